@@ -94,6 +94,23 @@ def test_the_digest_is_printed_alone(recorded: Path) -> None:
     assert json.loads(as_json.stdout) == {"records": 50, "sha256": plain.stdout.strip()}
 
 
+def test_what_a_keeper_moved_to_the_lake_is_replayed_too(recorded: Path) -> None:
+    with closing(open_log(f"rocksdb:{recorded}").writer("b")) as writer:
+        writer.append([events.trade(n, received_at_ns=NOON + n * SECOND // 9) for n in range(70)])
+        writer.append([events.ticker(NOON + n * SECOND // 7) for n in range(40)])
+    before = replayed(recorded, "--json").stdout
+
+    kept = run("keep", "--once", "--data-dir", ".", folder=recorded)
+
+    assert kept.returncode == 0, kept.stderr
+    with closing(open_log(f"rocksdb:{recorded}").reader()) as reader:
+        assert sum(1 for each in reader.streams() for _ in reader.scan(each)) <= 3
+    assert replayed(recorded, "--json").stdout == before
+    assert replayed(recorded / "lake", "--json").stdout == before, "the lake alone"
+    part = replayed(recorded, "toy.trades.*", "--to", "2023-11-14T22:13:21", "--json")
+    assert [json.loads(line)["id"] for line in part.stdout.splitlines()] == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

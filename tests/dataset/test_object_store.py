@@ -8,6 +8,7 @@ from tests.dataset.stored import NOON_NS, SECOND_NS, seal
 from tests.events import trade
 
 import penstock
+from penstock.config import Settings, Storage
 from penstock.errors import NoDataset, StorageError
 from penstock.market.events import Trade
 from penstock.storage.log import open_log
@@ -34,10 +35,16 @@ def test_two_folders_and_one_lake_are_one_frame(tmp_path: Path) -> None:
         alone = penstock.open(URL, storage_options=options)
         frames = [each.trades("BTC/USDT", on_gap="ignore").polars() for each in (here, alone)]
         counted = alone.sql("SELECT count(*) FROM trades").rows()
+        settings = Settings(storage=Storage(lake_url=URL, lake_options=options))
+        replayed = [
+            [each.event for each in penstock.replay(data_dir=where, settings=settings)]
+            for where in (tmp_path / "2", URL)
+        ]
 
     assert frames[0]["id"].to_list() == [*range(1, 101)]
     assert frames[1]["id"].to_list() == [*range(1, 90)]
     assert counted == [(89,)]
+    assert replayed == [trades(1, 100), trades(1, 89)]
 
 
 def test_a_store_that_cannot_be_reached_or_is_empty_is_named() -> None:

@@ -17,3 +17,8 @@ def test_an_unknown_exchange_is_named_with_the_known_ones() -> None:
         registry.load("mtgox")
     with pytest.raises(UnknownExchange):
         registry.load("base")
+
+
+def test_the_rules_of_books_are_those_of_the_dialect() -> None:
+    assert registry.book_rules("binance") is not None
+    assert registry.book_rules("mtgox") is None, "records may be of an exchange of another version"

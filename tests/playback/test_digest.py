@@ -3,6 +3,7 @@
 import hashlib
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import events
@@ -24,10 +25,11 @@ def digest(*batches: list[Received]) -> str:
     return made.hexdigest()
 
 
-def test_it_is_sha_256_over_topics_and_records_with_nuls_between() -> None:
-    whole = b"".join(each.topic.encode() + b"\0" + each.record + b"\0" for each in RECORDS)
+@pytest.mark.parametrize("records", [RECORDS, RECORDS[::2]], ids=["two topics", "one topic"])
+def test_it_is_sha_256_over_topics_and_records_with_nuls_between(records: list[Received]) -> None:
+    whole = b"".join(each.topic.encode() + b"\0" + each.record + b"\0" for each in records)
 
-    assert digest(RECORDS) == hashlib.sha256(whole).hexdigest()
+    assert digest(records) == hashlib.sha256(whole).hexdigest()
     assert digest() == hashlib.sha256().hexdigest()
 
 

@@ -12,8 +12,8 @@ from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.playback import merge
 from penstock.playback.merge import merged
-from penstock.playback.sources import RecordSource, Sources, select
-from penstock.storage.log import EventLog, Received, ReceivedPart, open_log
+from penstock.playback.sources import select
+from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
 
 SECOND = 1_000_000_000
@@ -94,69 +94,6 @@ def test_the_order_is_that_of_one_sort(
     assert all(batches), "no batch is empty"
     found = [each.record for batch in batches for each in batch]
     assert found == naive(log, streams, since or 0, 1 << 63 if until is None else until)
-
-
-class Held:
-    """A source of a fixed list of records: whatever the lake will be, it looks like this."""
-
-    def __init__(self, records: list[Received]) -> None:
-        self._records = records
-
-    def streams(self) -> list[Stream]:
-        return sorted({Stream(*each.topic.split(".")) for each in self._records})
-
-    def received(
-        self, streams: Collection[Stream], since_ns: int, until_ns: int, most: int
-    ) -> ReceivedPart:
-        found = [each for each in self._of(streams) if since_ns <= each.received_at_ns < until_ns]
-        if len(found) > most:
-            half_ns = (since_ns + until_ns) // 2 // SECOND * SECOND
-            if half_ns > since_ns:
-                return self.received(streams, since_ns, half_ns, most)
-        return ReceivedPart(found, until_ns)
-
-    def next_received_ns(self, streams: Collection[Stream], since_ns: int) -> int | None:
-        times = [each.received_at_ns for each in self._of(streams)]
-        return min((each for each in times if each >= since_ns), default=None)
-
-    def end_ns(self, streams: Collection[Stream]) -> int | None:
-        return max((each.received_at_ns + 1 for each in self._of(streams)), default=None)
-
-    def close(self) -> None: ...
-
-    def _of(self, streams: Collection[Stream]) -> list[Received]:
-        topics = set(map(str, streams))
-        return [each for each in self._records if each.topic in topics]
-
-
-Records = st.lists(
-    st.builds(
-        lambda at_ns, slot, number, topic: Received(
-            at_ns, slot, number, topic, f"{slot}{number}{topic}{at_ns}".encode()
-        ),
-        Times,
-        st.sampled_from(SLOTS),
-        st.integers(1, 3),
-        st.sampled_from(("toy.trades.btc_usdt", "toy.tickers.eth_usdt")),
-    ),
-    max_size=60,
-    unique=True,
-)
-
-
-@given(records=Records, shares=st.lists(st.sampled_from(("old", "new", "both")), min_size=60))
-def test_several_sources_are_one_and_what_both_hold_comes_once(
-    records: list[Received], shares: list[str]
-) -> None:
-    parts: list[RecordSource] = [
-        Held([each for each, share in zip(records, shares, strict=False) if share in (one, "both")])
-        for one in ("old", "new")
-    ]
-    source = Sources(parts)
-
-    found = [each for batch in merged(source, source.streams()) for each in batch]
-
-    assert found == sorted(records)
 
 
 TRADES, TICKERS = Stream("sim", "trades", "btc_usdt"), Stream("sim", "tickers", "btc_usdt")

@@ -4,27 +4,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace as copied
 from functools import partial
+from itertools import islice
 
+from penstock.app.replay import record_source
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError, UnknownSymbol
+from penstock.market.channels import BOOK_SNAPSHOTS
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
+from penstock.playback.merge import merged
 from penstock.playback.native import Answer, NativeExchange, native_exchange
 from penstock.playback.player import Replay
 from penstock.playback.sending import ReplayedState, ReplaySender
-from penstock.playback.sources import nothing_received, select
-from penstock.runtime.stores import configured_log
+from penstock.playback.sources import RecordSource, nothing_received, select
 from penstock.simulator import registry
 from penstock.simulator.engine.exchange import Asked, Reply, Route, SimulatedExchange
 from penstock.simulator.engine.server import SimulatorServer
 from penstock.simulator.market.listings import QUIET
 from penstock.simulator.market.market import Listing, Market, library_of
-from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream
 from penstock.telemetry import Listener, quiet
-
-_BOOKS = "book_snapshots"
 
 
 class ReplayServer:
@@ -60,9 +60,9 @@ def build_replay_server(
         NoData, UnknownStream: there are no such streams, or they have no records in the range.
         UnknownExchange: a replay cannot stand in for their exchange.
     """
-    with closing(configured_log(settings).reader()) as reader:
-        streams = select(reader.streams(), patterns)
-        next_ns = reader.next_received_ns(streams, since_ns or 0)
+    with closing(record_source(settings)()) as source:
+        streams = select(source.streams(), patterns)
+        next_ns = source.next_received_ns(streams, since_ns or 0)
         if next_ns is None or (until_ns is not None and next_ns >= until_ns):
             raise nothing_received(streams)
         name, *others = sorted({stream.exchange for stream in streams})
@@ -71,7 +71,7 @@ def build_replay_server(
             raise ConfigError("streams", problem=problem, origin="--serve")
         symbols = sorted({Symbol.parse(stream.symbol) for stream in streams})
         native = native_exchange(name, symbols)
-        state = ReplayedState(name, _first_books(reader, streams, since_ns))
+        state = ReplayedState(name, _first_books(source, streams, since_ns))
     exchange = registry.build(name, _markets(name, symbols), settings.simulator)
     exchange.routes = _routes(exchange, native, state)
     sender = ReplaySender(exchange, native, state, clock)
@@ -113,10 +113,10 @@ def _routes(
 
 
 def _first_books(
-    reader: LogReader, streams: Sequence[Stream], since_ns: int | None
+    source: RecordSource, streams: Sequence[Stream], since_ns: int | None
 ) -> Iterator[BookSnapshot]:
     for stream in streams:
-        if stream.channel == _BOOKS:
-            for stored in reader.scan(stream, Span(since_ns=since_ns), limit=1):
-                if isinstance(stored.event, BookSnapshot):
-                    yield stored.event
+        if stream.channel == BOOK_SNAPSHOTS.name:
+            for first, *_ in islice(merged(source, [stream], since_ns), 1):
+                if isinstance(first.event, BookSnapshot):
+                    yield first.event

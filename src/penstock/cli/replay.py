@@ -81,7 +81,8 @@ def replay(
 
     Prints readable lines; --json prints the records themselves. Every replay of the same records
     has the same order and the same SHA-256, at any speed. Times are ISO 8601, in UTC unless they
-    have an offset. Ctrl-C stops it.
+    have an offset. What was moved from the log to the lake is replayed too; --data-dir may also be
+    a lake itself, a folder or a URL. Ctrl-C stops it.
 
     With --serve, a bot connects to this port as to the exchange. The replay begins when it has
     subscribed.
@@ -108,7 +109,7 @@ def replay(
         speed=_speed(speed, 1.0 if to_url or serve else None),
         settings=settings,
     )
-    silent = digest or ((serve or to_url is not None) and not as_json)
+    silent = digest or ((serve or to_url is not None) and not as_json and books is None)
     printing = None if silent else _Printing(as_json=as_json, books=books)
     if serve:
         served = build_replay_server(settings, streams or (), SystemClock(), since_ns, until_ns)

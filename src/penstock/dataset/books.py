@@ -11,9 +11,7 @@ from penstock.books.book_set import new_book
 from penstock.books.known_depth import KnownDepth
 from penstock.books.rules import BookRules, BookState
 from penstock.dataset.times import Range, Time
-from penstock.errors import MissingExtra, UnknownExchange
-from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.registry import book_rules
 from penstock.market.channels import BOOK_DELTAS
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event
 from penstock.market.levels import Level
@@ -131,7 +129,7 @@ class BookReader:
 
     def _starts(self, at_ns: int) -> Iterator[BookSnapshot]:
         """The snapshots to start from, latest first."""
-        rules, found = rules_of(self._exchange), list[BookSnapshot]()
+        rules, found = book_rules(self._exchange), list[BookSnapshot]()
         for back_ns in (*_LOOK_BACK_NS, at_ns):
             times = Range(max(0, at_ns - back_ns), at_ns + 1)
             found = [each for each in self._snapshots(times) if _can_begin(each, rules)]
@@ -140,7 +138,7 @@ class BookReader:
         yield from found[: -_MOST_STARTS - 1 : -1]
 
     def _replayed(self, start: BookSnapshot, at_ns: int) -> Book:
-        rules = rules_of(self._exchange)
+        rules = book_rules(self._exchange)
         began_ns = start.market_ns
         events = [
             each
@@ -166,14 +164,6 @@ class BookReader:
 def _can_begin(snapshot: BookSnapshot, rules: BookRules | None) -> bool:
     # Without update ids a fetched snapshot cannot be placed among the changes.
     return rules is None or rules.numbered or snapshot.source == "live"
-
-
-def rules_of(exchange: str) -> BookRules | None:
-    """The rules of an exchange's books; None if this version does not know the exchange."""
-    try:
-        return registry.load(exchange).dialect(SymbolMap(exchange, ())).books
-    except (UnknownExchange, MissingExtra):
-        return None
 
 
 def _guessed(events: Iterable[Event]) -> BookRules:

@@ -190,6 +190,65 @@ class ColdTable:
             found &= pl.col(self._row.suffix_field).is_in(sorted(suffixes))
         return found
 
+    def refresh(self) -> None:
+        """Read on to the latest version of the table."""
+        with lake_errors(self._table.table_uri):
+            self._table.update_incremental()
+        self.version = self._table.version()
+
+    def received(
+        self, streams: Collection[Stream], window: Window, columns: Sequence[str]
+    ) -> pl.DataFrame:
+        """The rows of these streams that were received in a window, in any order."""
+        rows = self._received(streams, window).with_columns(time_of(self._row))
+        return self._collected(rows.select(columns))
+
+    def count_received(self, streams: Collection[Stream], window: Window) -> int:
+        """How many rows of these streams were received in a window."""
+        return int(self._collected(self._received(streams, window).select(pl.len())).item())
+
+    def next_received_ns(self, streams: Collection[Stream], since_ns: int) -> int | None:
+        """A time at or after another, and no row of these streams was received in between.
+
+        None: none was received later.
+        """
+        files = self._receipts(streams).filter(pl.col("last_ns") >= since_ns)
+        begun = files.filter(pl.col("first_ns") <= since_ns)
+        times = files.filter(pl.col("first_ns") > since_ns)["first_ns"].to_list()
+        if begun.height:
+            ends = Window(since_ns, int(begun.select(pl.max("last_ns")).item()) + 1)
+            found = self._received(streams, ends).select(pl.min("received_ns"))
+            times.append(self._collected(found).item())
+        return min((each for each in times if each is not None), default=None)
+
+    def received_until_ns(self, streams: Collection[Stream]) -> int | None:
+        """A time after every row of these streams was received; None without rows."""
+        files = self._receipts(streams)
+        return int(files.select(pl.max("last_ns")).item()) + 1 if files.height else None
+
+    def _received(self, streams: Collection[Stream], window: Window) -> pl.LazyFrame:
+        # By partition, so that not every file is opened.
+        files = self._receipts(streams).filter(
+            (pl.col("first_ns") < window.until_ns) & (pl.col("last_ns") >= window.since_ns)
+        )
+        in_time = pl.col("received_ns").is_between(*window, closed="left")
+        days = pl.col("date").is_in(files["date"].unique().to_list())
+        return self._scan().filter(self._of_streams(streams) & days & in_time)
+
+    def _receipts(self, streams: Collection[Stream]) -> pl.DataFrame:
+        """The partition of each file of these exchanges, and when its rows were received."""
+        files = files_of(self._table)
+        first, last = (
+            pl.col(name) if name in files.columns else pl.lit(None, pl.Int64)
+            for name in ("min.received_ns", "max.received_ns")
+        )
+        mine = pl.col("partition.exchange").is_in(sorted({each.exchange for each in streams}))
+        return files.filter(mine).select(
+            pl.col("partition.date").alias("date"),
+            first.fill_null(0).alias("first_ns"),
+            last.fill_null(_END_NS - 1).alias("last_ns"),
+        )
+
     def check_files(self) -> int:
         """Read all files; return their number.
 

@@ -10,10 +10,10 @@ from penstock.dataset.reading import Places
 from penstock.dataset.source import Source
 from penstock.dataset.state import StateReader
 from penstock.errors import NoDataset
+from penstock.runtime.stores import existing_lake, is_lake, local_folder
 from penstock.storage.log import EventLog, open_log
 
 _STATE = "state.db"
-_LAKE = "lake"
 
 
 def open_place(
@@ -31,21 +31,19 @@ def open_place(
     """
     clock = clock or SystemClock()
     text = str(where)
-    if "://" in text and not text.startswith("file://"):
+    folder = local_folder(text)
+    if folder is None:
         lake = Cold(text, storage_options)
         if not lake.streams():
             raise NoDataset(text, "there is no lake with records")
         return make_dataset(text, None, lake, state_url, clock)
-    folder = Path(text.removeprefix("file://")).expanduser()
     if not folder.is_dir():
         problem = "it is a file, not a folder" if folder.exists() else "there is no such folder"
         raise NoDataset(str(folder), problem)
-    if any(folder.glob("*/_delta_log")):
+    if is_lake(folder):
         return make_dataset(str(folder), None, Cold(str(folder)), state_url, clock)
     has_log = (folder / "log").is_dir()
-    inner = folder / _LAKE
-    if lake_url is None and inner.is_dir():
-        lake_url = str(inner)
+    lake_url = existing_lake(folder, lake_url)
     if not has_log and lake_url is None:
         raise NoDataset(str(folder), "there are no collected data in this folder")
     if state_url is None and (folder / _STATE).is_file():

@@ -6,10 +6,12 @@ There is no list of exchanges: a new exchange is a new folder, and no other file
 
 import importlib
 import pkgutil
+from functools import cache
 from pathlib import Path
 
-from penstock.errors import UnknownExchange
-from penstock.exchanges.base import Exchange
+from penstock.books.rules import BookRules
+from penstock.errors import MissingExtra, UnknownExchange
+from penstock.exchanges.base import Exchange, SymbolMap
 
 SEPARATOR = ":"
 """Separates the names of a family and its member."""
@@ -49,6 +51,15 @@ def load(name: str) -> Exchange:
     module = importlib.import_module(f"penstock.exchanges.{name}")
     exchange: Exchange = module.EXCHANGE
     return exchange
+
+
+@cache
+def book_rules(name: str) -> BookRules | None:
+    """The rules of an exchange's books; None if this version does not know the exchange."""
+    try:
+        return load(name).dialect(SymbolMap(name, ())).books
+    except (UnknownExchange, MissingExtra):
+        return None
 
 
 def _folders() -> list[str]:

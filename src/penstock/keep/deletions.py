@@ -1,12 +1,7 @@
-"""Decides what the owner of a slot may delete: what is sealed, verified and old enough.
-
-Candles stay in the log, because a correction is recognised by comparing it with the record; and so
-do the records of disconnects, which commands read. Both are few.
-"""
+"""Decides what the owner of a slot may delete: what is sealed, verified and old enough."""
 
 from collections.abc import Iterable, Mapping
 
-from penstock.market.channels import Channel
 from penstock.storage.lake.documents import Deletion
 from penstock.storage.log import LogReader, SlotStats, StreamStats
 from penstock.storage.log.keys import Stream
@@ -15,11 +10,6 @@ LEAST_HOT_NS = 600_000_000_000
 """Records of the last ten minutes are never deleted: subscribers fetch what they missed."""
 _AIM = 0.8
 """The share of the maximum size that is left after a deletion."""
-
-
-def is_deletable(row: Channel) -> bool:
-    """Whether sealed records of a channel are deleted from the log."""
-    return row.is_subscribed and row.is_final is None
 
 
 def hot_ns(slots: Iterable[SlotStats], now_ns: int, hot_s: float, most_bytes: int) -> int:

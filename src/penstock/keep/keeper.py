@@ -17,7 +17,7 @@ from penstock.clock import Clock, wait_for
 from penstock.config import Settings
 from penstock.errors import PenstockError, SlotInUse
 from penstock.keep.coverage import CoverageCopy, covered_numbers
-from penstock.keep.deletions import hot_ns, is_deletable, plan_deletions
+from penstock.keep.deletions import hot_ns, plan_deletions
 from penstock.keep.facts import KeepingFailed
 from penstock.keep.planning import Planned
 from penstock.keep.sealing import Sealer, rows_with_streams
@@ -150,7 +150,7 @@ class Keeper:
         services = self._services
         covered = await covered_numbers(services.store, services.log_id, slot.slot)
         for row, streams in rows_with_streams(slot).items():
-            if not is_deletable(row):
+            if row.stays_in_log:
                 continue
             numbers = await self._verified(slot.slot, row)
             # What the slot's ledger has not seen yet is read from the log once it catches up.

@@ -90,6 +90,15 @@ class Channel:
         """Returns the end of the channel's name, for the events of a family."""
         return None if self.suffix_field is None else attrgetter(self.suffix_field)
 
+    @property
+    def stays_in_log(self) -> bool:
+        """Whether records that are in the lake are kept in the log too.
+
+        So are candles, because a correction is recognised by comparing it with the record, and the
+        records of disconnects, which commands read. Both are few.
+        """
+        return self.is_final is not None or not self.is_subscribed
+
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The columns of its table, besides those of every table."""

@@ -12,17 +12,16 @@ from msgspec import Struct
 from penstock.books.book import Book
 from penstock.books.book_set import new_book
 from penstock.books.rules import BookRules, BookState
-from penstock.errors import MalformedLevels, MissingExtra, UnknownExchange
-from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.errors import MalformedLevels
+from penstock.exchanges.registry import book_rules
+from penstock.market.channels import BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event
 from penstock.market.levels import LevelText, split_levels
 from penstock.market.symbol import Symbol
 from penstock.storage.log import Received
 
-CHANNELS = ("book_deltas", "book_snapshots", "disconnects")
+CHANNELS = (BOOK_DELTAS.name, BOOK_SNAPSHOTS.name, DISCONNECTS.name)
 """The channels from which books are rebuilt."""
-_DELTAS = "book_deltas"
 Market = tuple[str, Symbol]
 """An exchange and one of its markets."""
 
@@ -46,13 +45,17 @@ class RebuiltBook(Struct, frozen=True, kw_only=True):
     """The exchange's, where it sends one."""
 
 
+def rules_of(exchange: str) -> BookRules:
+    """The rules of an exchange; if it is unknown, every snapshot is a whole book."""
+    return book_rules(exchange) or BookRules(begins="frame")
+
+
 class BookRebuilder:
     """The books of all markets, as of the latest record."""
 
     def __init__(self) -> None:
         self._books: dict[Market, Book] = {}
         self._checksums: dict[Market, int | None] = {}
-        self._rules: dict[str, BookRules] = {}
 
     def receive(self, event: Event) -> bool:
         """Handle a record; return whether it changed a book or its state.
@@ -64,31 +67,21 @@ class BookRebuilder:
         market = event.exchange, event.symbol
         book = self._books.get(market)
         if isinstance(event, Disconnect):
-            if book is None or _DELTAS not in event.channels:
+            if book is None or BOOK_DELTAS.name not in event.channels:
                 return False
             book.interrupt(event.reason)
             return True
         if book is None:
-            book = self._books[market] = new_book(self.rules(event.exchange))
+            book = self._books[market] = new_book(rules_of(event.exchange))
         if isinstance(event, BookDelta):
             book.receive(event)
             self._checksums[market] = event.checksum
             return True
-        if book.state == "synced" and (self.rules(event.exchange).numbered or _shows(book, event)):
+        if book.state == "synced" and (rules_of(event.exchange).numbered or _shows(book, event)):
             return False
         book.begin(event)
         self._checksums[market] = event.checksum
         return True
-
-    def rules(self, exchange: str) -> BookRules:
-        """The rules of an exchange; without it, every snapshot is a whole book."""
-        if exchange not in self._rules:
-            try:
-                rules = registry.load(exchange).dialect(SymbolMap(exchange, ())).books
-            except (UnknownExchange, MissingExtra):
-                rules = BookRules(begins="frame")
-            self._rules[exchange] = rules
-        return self._rules[exchange]
 
     def book(self, market: Market, received_at_ns: int, depth: int | None = None) -> RebuiltBook:
         """The book of a market that had a record."""

@@ -47,11 +47,7 @@ class Digest:
 
     def update(self, records: Sequence[Emitted]) -> None:
         """Add records, in order."""
-        # Filled column by column, which takes a third of the time of a loop.
-        parts = [b""] * (2 * len(records) + 1)
-        parts[:-1:2] = map(self._topics.__getitem__, map(_TOPIC, records))
-        parts[1::2] = map(_RECORD, records)
-        data = b"\0".join(parts)
+        data = self._data(records)
         self._wait()
         if len(data) < _MUCH:
             self._hash.update(data)
@@ -62,6 +58,18 @@ class Digest:
         """The digest of all records so far."""
         self._wait()
         return self._hash.hexdigest()
+
+    def _data(self, records: Sequence[Emitted]) -> bytes | memoryview:
+        # Column by column, which takes a third of the time of a loop.
+        topics = {*map(_TOPIC, records)}
+        if len(topics) == 1:
+            head = self._topics[topics.pop()] + b"\0"
+            data = (b"\0" + head).join([b"", *map(_RECORD, records), b""])
+            return memoryview(data)[1 : -len(head)]
+        parts = [b""] * (2 * len(records) + 1)
+        parts[:-1:2] = map(self._topics.__getitem__, map(_TOPIC, records))
+        parts[1::2] = map(_RECORD, records)
+        return b"\0".join(parts)
 
     def _wait(self) -> None:
         if self._hashing is not None:
@@ -82,8 +90,8 @@ def digest_of(records: Iterable[Emitted]) -> str:
 _TOPIC, _RECORD = attrgetter("topic"), attrgetter("record")
 
 
-def _order(record: Emitted) -> tuple[int, str, int, str]:
-    return received_at_ns(record.record), record.slot, record.number, record.topic
+def _order(each: Emitted) -> tuple[int, str, int, str, bytes]:
+    return received_at_ns(each.record), each.slot, each.number, each.topic, each.record
 
 
 class _TopicBytes(dict[str, bytes]):

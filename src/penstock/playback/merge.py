@@ -1,4 +1,4 @@
-"""Merges any streams into one order: by receive time, then slot, number and topic.
+"""Merges any streams into one order: by receive time, then slot, number, topic and bytes.
 
 The order depends on nothing but the records, so every replay of the same records is the same. They
 are read in windows of time, each sorted by itself: that needs no heap, and memory for one window.

@@ -8,24 +8,23 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from penstock.clock import Clock
-from penstock.market.channels import BY_EVENT
+from penstock.market.channels import BOOK_SNAPSHOTS, BY_EVENT
 from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.playback.books import BookRebuilder
+from penstock.playback.books import BookRebuilder, rules_of
 from penstock.playback.native import NativeExchange, Wanted
 from penstock.simulator.engine.exchange import SimulatedExchange, StreamFeed
+from penstock.simulator.engine.sender import TICK_S, Sender
 from penstock.simulator.engine.wire import Client
 from penstock.storage.log import Received
 
-_TICK_S = 0.01
 _UNREAD_BYTES = 1024 * 1024
 """The replay waits while a client has more than this to read."""
 _AT_ONCE = 500
 _SETTLED_NS = 1_500_000_000
 """The replay begins when the subscriptions have not changed for this long."""
 _TRADES = 1000
-_RATED_NS = 1_000_000_000
 
 
 class ReplayedState:
@@ -45,7 +44,7 @@ class ReplayedState:
         if isinstance(event, Trade):
             self._trades.setdefault(event.symbol, deque(maxlen=_TRADES)).append(event)
         changed = self._rebuilder.receive(event)
-        numbered = self._rebuilder.rules(self._exchange).numbered
+        numbered = rules_of(self._exchange).numbered
         return changed or numbered or not isinstance(event, BookSnapshot)
 
     def book(self, symbol: Symbol) -> BookSnapshot | None:
@@ -73,8 +72,8 @@ class ReplayedState:
         return [*self._trades.get(symbol, ())]
 
 
-class ReplaySender:
-    """Keeps the subscriptions of all clients, and sends them what is replayed. See ``Sender``."""
+class ReplaySender(Sender):
+    """Keeps the subscriptions of all clients, and sends them what is replayed."""
 
     def __init__(
         self,
@@ -83,55 +82,29 @@ class ReplaySender:
         state: ReplayedState,
         clock: Clock,
     ) -> None:
-        self._exchange, self._native, self._state, self._clock = exchange, native, state, clock
-        self._clients: dict[int, Client] = {}
+        super().__init__(exchange, clock)
+        self._native, self._state = native, state
         self._subscribed: dict[tuple[str, Symbol], dict[tuple[int, str], Client]] = {}
         """By channel and market: the clients and the streams by which they get it."""
         self._own: dict[tuple[int, str], tuple[Client, StreamFeed]] = {}
         """Heartbeats, which come from the simulated exchange."""
         self._changed_ns = clock.monotonic_ns()
         self._ticked_ms = clock.now_ms()
-        self._rated = (clock.monotonic_ns(), 0)
-        self.frames_sent = self.frames_per_s = self.feed_failures = self.slow_clients = 0
 
     @property
     def streams(self) -> int:
         """The number of subscriptions."""
         return sum(map(len, self._subscribed.values()))
 
-    def attach(self, client: Client) -> None:
-        """Start sending a client its subscribed streams."""
-        self._clients[client.id] = client
-        self.resubscribe(client, ())
-
-    def detach(self, client: Client) -> None:
-        """Stop sending to a client."""
-        self._clients.pop(client.id, None)
-        for stream in client.subscriber.streams:
-            self._leave(stream, client)
-
     def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
-        """Apply a change of a client's streams from ``before`` to the current ones."""
-        streams, renewed = client.subscriber.streams, client.subscriber.renewed
-        for stream in before:
-            if stream not in streams:
-                self._leave(stream, client)
-        for stream in streams:
-            if stream not in before or stream in renewed:
-                self._join(stream, client)
-        renewed.clear()
+        """See ``Sender``."""
+        super().resubscribe(client, before)
         self._changed_ns = self._clock.monotonic_ns()
-
-    def put(self, client: Client, stream: str, payload: bytes) -> None:
-        """Send one client a frame of a stream, with the next tick."""
-        wrapped = client.subscriber.wrapped
-        client.put(self._exchange.wrap(stream, payload) if wrapped else payload)
-        self.frames_sent += 1
 
     async def run(self) -> None:
         """Send heartbeats and what is in the outboxes, until cancelled."""
         while True:
-            await self._clock.sleep(_TICK_S)
+            await self._clock.sleep(TICK_S)
             now_ms = self._clock.now_ms()
             for (_, stream), (client, feed) in [*self._own.items()]:
                 for payload in feed.frames(self._ticked_ms, now_ms):
@@ -143,7 +116,7 @@ class ReplaySender:
     async def settled(self) -> None:
         """Wait until clients have subscribed, and their subscriptions do not change any more."""
         while not self._subscribed or self._clock.monotonic_ns() - self._changed_ns < _SETTLED_NS:
-            await self._clock.sleep(_TICK_S)
+            await self._clock.sleep(TICK_S)
 
     async def send(self, records: Sequence[Received]) -> None:
         """Send records, in order; wait for clients that have much to read."""
@@ -153,7 +126,7 @@ class ReplaySender:
             self._flush(self._clock.now_ms())
             await self._clock.sleep(0)
             while any(each.unread_bytes() > _UNREAD_BYTES for each in self._clients.values()):
-                await self._clock.sleep(_TICK_S)
+                await self._clock.sleep(TICK_S)
                 self._flush(self._clock.now_ms())
 
     def _send(self, event: Event) -> None:
@@ -175,14 +148,9 @@ class ReplaySender:
                 client.stirred_ms = now_ms
                 client.flush()
 
-    def _rate(self) -> None:
-        since_ns, before = self._rated
-        passed_ns = self._clock.monotonic_ns() - since_ns
-        if passed_ns >= _RATED_NS:
-            self.frames_per_s = (self.frames_sent - before) * 1_000_000_000 // passed_ns
-            self._rated = (since_ns + passed_ns, self.frames_sent)
-
-    def _join(self, stream: str, client: Client) -> None:
+    def _join(self, stream: str, client: Client, *, anew: bool) -> None:
+        if not anew:
+            return
         wanted = self._native.wanted(stream)
         if wanted is not None:
             for channel in wanted.channels:
@@ -196,7 +164,7 @@ class ReplaySender:
 
     def _open(self, wanted: Wanted, stream: str, client: Client) -> None:
         book = self._state.synced_book(wanted.symbol)
-        if book is not None and "book_snapshots" in wanted.channels:
+        if book is not None and BOOK_SNAPSHOTS.name in wanted.channels:
             for payload in self._native.opening(book, stream):
                 self.put(client, stream, payload)
 

@@ -1,8 +1,8 @@
-"""Where replayed records come from: the log, or any store of records with their receive times."""
+"""Where replayed records come from: the log, or the log and the lake."""
 
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.errors import MalformedSymbol, NoData, UnknownStream
 from penstock.market.symbol import Symbol
@@ -11,7 +11,7 @@ from penstock.storage.log.keys import Stream
 
 
 class RecordSource(Protocol):
-    """Records by receive time. A ``LogReader`` is one.
+    """Records by receive time. A ``LogReader`` is one, and so is ``dataset.received.LogAndLake``.
 
     A key that is held several times is one record, and a record is the same bytes at every read.
     """
@@ -23,7 +23,7 @@ class RecordSource(Protocol):
     ) -> ReceivedPart:
         """The records of some streams that were received in [since, until), in no fixed order.
 
-        If they are more than ``most``, only those of a shorter range, of one second at least.
+        Or those of a shorter range; always, if they are more than ``most`` in several seconds.
         """
         ...
 
@@ -39,38 +39,6 @@ class RecordSource(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class Sources(NamedTuple):
-    """Several sources as one. A record that several of them hold is one record."""
-
-    parts: Sequence[RecordSource]
-
-    def streams(self) -> list[Stream]:
-        return sorted({stream for part in self.parts for stream in part.streams()})
-
-    def received(
-        self, streams: Collection[Stream], since_ns: int, until_ns: int, most: int
-    ) -> ReceivedPart:
-        found = []
-        for part in self.parts:
-            records, until_ns = part.received(streams, since_ns, until_ns, most)
-            found += records
-        if len(self.parts) > 1:
-            found = [each for each in {*found} if each.received_at_ns < until_ns]
-        return ReceivedPart(found, until_ns)
-
-    def next_received_ns(self, streams: Collection[Stream], since_ns: int) -> int | None:
-        times = [part.next_received_ns(streams, since_ns) for part in self.parts]
-        return min((each for each in times if each is not None), default=None)
-
-    def end_ns(self, streams: Collection[Stream]) -> int | None:
-        times = [part.end_ns(streams) for part in self.parts]
-        return max((each for each in times if each is not None), default=None)
-
-    def close(self) -> None:
-        for part in self.parts:
-            part.close()
 
 
 def select(known: Iterable[Stream], patterns: Sequence[str]) -> list[Stream]:

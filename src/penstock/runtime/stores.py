@@ -10,6 +10,8 @@ from penstock.storage.lake import Lake, open_lake
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.state import StateStore, open_store
 
+_LAKE = "lake"
+
 
 def configured_log(settings: Settings) -> EventLog:
     """The log at ``storage.log_url``. Nothing is opened or created yet.
@@ -28,7 +30,24 @@ def state_url(settings: Settings) -> str:
 
 def lake_url(settings: Settings) -> str:
     """The URL or folder of the lake; by default a folder in the data folder."""
-    return settings.storage.lake_url or str(Path(settings.collect.data_dir) / "lake")
+    return settings.storage.lake_url or str(Path(settings.collect.data_dir) / _LAKE)
+
+
+def local_folder(where: str) -> Path | None:
+    """The folder of a path or a ``file://`` URL; None for the URL of an object store."""
+    path = where.removeprefix("file://")
+    return None if "://" in path else Path(path).expanduser()
+
+
+def is_lake(folder: Path) -> bool:
+    """Whether a folder has tables: then it is a lake, not a data folder."""
+    return any(folder.glob("*/_delta_log"))
+
+
+def existing_lake(folder: Path, url: str | None) -> str | None:
+    """The lake of a data folder: at this URL, or in the folder; None if there is none."""
+    inner = folder / _LAKE
+    return url or (str(inner) if inner.is_dir() else None)
 
 
 def lake_to_read(settings: Settings) -> Lake:

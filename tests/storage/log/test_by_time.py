@@ -11,7 +11,6 @@ from tests import events
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, LogReader, Received, open_log, received_at_ns
-from penstock.storage.log.keys import Stream
 
 SECOND = 1_000_000_000
 NOON = 1_700_000_000 * SECOND
@@ -135,16 +134,35 @@ def test_a_second_is_never_cut(log: EventLog) -> None:
     writer.close()
 
 
-def test_records_of_another_kind_in_a_stream_are_dated_too(log: EventLog) -> None:
-    # Times with fewer digits, and different fields before the receive time.
+@pytest.mark.parametrize("times", [[7, NOON], [NOON, 10**19 + 3], [10**19 + 3], [10**17, NOON]])
+def test_times_with_any_number_of_digits_are_read(log: EventLog, times: list[int]) -> None:
     writer = log.writer("a")
-    writer.append([events.trade(1, received_at_ns=7), events.trade(2, received_at_ns=NOON)])
+    writer.append([events.trade(n, received_at_ns=at_ns) for n, at_ns in enumerate(times)])
     reader = log.reader()
-    trades = Stream("toy", "trades", "btc_usdt")
 
-    part = reader.received([trades], 0, NOON + 1, FAR_MORE)
+    part = reader.received(reader.streams(), 0, times[-1] + SECOND, FAR_MORE)
 
-    assert sorted(each.received_at_ns for each in part.records) == [7, NOON]
+    assert sorted(each.received_at_ns for each in part.records) == times
+    reader.close()
+    writer.close()
+
+
+def test_a_range_ends_where_no_batch_is_cut(log: EventLog) -> None:
+    # A batch that two ranges share would be read twice.
+    writer = log.writer("a")
+    for begin in (0, 10):
+        writer.append(
+            [events.trade(n, received_at_ns=NOON + n * SECOND + 7) for n in range(begin, begin + 9)]
+        )
+    reader = log.reader()
+    streams = reader.streams()
+
+    part = reader.received(streams, NOON, NOON + 15 * SECOND, FAR_MORE)
+
+    assert part.until_ns == NOON + 10 * SECOND + 7
+    assert len(part.records) == 9
+    early = reader.received(streams, NOON, NOON + 5 * SECOND, FAR_MORE)
+    assert len(early.records) == 5, "a batch that is longer than the range is cut"
     reader.close()
     writer.close()
 

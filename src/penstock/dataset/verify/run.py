@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from penstock.coverage.id_runs import IdRuns
 from penstock.coverage.ledger import Interval, by_series
 from penstock.coverage.model import DAMAGED, By, GapRow
-from penstock.dataset.books import rules_of
 from penstock.dataset.gaps import as_interval
 from penstock.dataset.names import Exchanges, Symbols
 from penstock.dataset.plans import together
@@ -23,6 +22,7 @@ from penstock.dataset.verify.findings import CHECKS, CheckName, Finding, Report,
 from penstock.dataset.verify.ids import check_ids, is_held
 from penstock.dataset.verify.records import SlotNumbers, check_records
 from penstock.errors import NotOurRecord, StorageError
+from penstock.exchanges.registry import book_rules
 from penstock.market import channels
 from penstock.market.channels import (
     BOOK_DELTAS,
@@ -183,7 +183,7 @@ def _candles(
 
 def _books(source: Source, streams: Sequence[Stream], report: Report) -> Iterator[Finding]:
     for stream in streams:
-        rules = rules_of(stream.exchange) if stream.channel == BOOK_DELTAS.name else None
+        rules = book_rules(stream.exchange) if stream.channel == BOOK_DELTAS.name else None
         if rules is None:
             continue
         rows = (BOOK_DELTAS, BOOK_SNAPSHOTS, DISCONNECTS)

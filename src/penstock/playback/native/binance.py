@@ -3,6 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from penstock.market.channels import (
+    AGG_TRADES,
+    BOOK_DELTAS,
+    BOOK_SNAPSHOTS,
+    CANDLES,
+    TICKERS,
+    TICKERS_24H,
+    TRADES,
+)
 from penstock.market.events import (
     AggTrade,
     BookDelta,
@@ -20,14 +29,14 @@ from penstock.playback.native.formats import MS_NS, number, text
 from penstock.simulator.engine.exchange import Query, Reply
 
 _CHANNELS = {
-    "trade": "trades",
-    "aggTrade": "agg_trades",
-    "depth": "book_deltas",
-    "depth@100ms": "book_deltas",
-    "depth20": "book_snapshots",
-    "depth20@100ms": "book_snapshots",
-    "bookTicker": "tickers",
-    "ticker": "tickers_24h",
+    "trade": TRADES.name,
+    "aggTrade": AGG_TRADES.name,
+    "depth": BOOK_DELTAS.name,
+    "depth@100ms": BOOK_DELTAS.name,
+    "depth20": BOOK_SNAPSHOTS.name,
+    "depth20@100ms": BOOK_SNAPSHOTS.name,
+    "bookTicker": TICKERS.name,
+    "ticker": TICKERS_24H.name,
 }
 _DAY_MS = 86_400_000
 _TOP, _LEVELS, _ROWS = 20, 100, 500
@@ -61,7 +70,7 @@ class Binance:
         symbol = self._symbols.get(name.upper())
         channel = _CHANNELS.get(kind)
         if found := _KLINE.fullmatch(kind):
-            channel = f"candles_{found[1]}"
+            channel = CANDLES.named(found[1])
         return None if symbol is None or channel is None else Wanted(symbol, (channel,))
 
     def opening(self, book: BookSnapshot, stream: str) -> list[bytes]:  # noqa: ARG002 - as the port

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
+from penstock.market.channels import BOOK_DELTAS, BOOK_SNAPSHOTS, TICKERS, TRADES
 from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
@@ -12,10 +13,10 @@ from penstock.playback.native.formats import iso, text
 from penstock.simulator.engine.exchange import Query, Reply
 
 _CHANNELS = {
-    "matches": ("trades",),
-    "ticker": ("tickers",),
-    "level2": ("book_deltas", "book_snapshots"),
-    "level2_batch": ("book_deltas", "book_snapshots"),
+    "matches": (TRADES.name,),
+    "ticker": (TICKERS.name,),
+    "level2": (BOOK_DELTAS.name, BOOK_SNAPSHOTS.name),
+    "level2_batch": (BOOK_DELTAS.name, BOOK_SNAPSHOTS.name),
 }
 _MAKER = {"buy": "sell", "sell": "buy"}
 _NO_ORDER = "00000000-0000-4000-8000-000000000000"

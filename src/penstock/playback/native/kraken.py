@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
+from penstock.market.channels import BOOK_DELTAS, BOOK_SNAPSHOTS, CANDLES, TICKERS, TRADES
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Event, Ticker, Trade
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
@@ -16,10 +17,10 @@ from penstock.simulator.market.market import Listing
 
 _MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
 _CHANNELS = {
-    "trade": ("trades",),
-    "ticker": ("tickers",),
-    "book": ("book_deltas", "book_snapshots"),
-    **{f"ohlc-{minutes}": (f"candles_{text}",) for text, minutes in _MINUTES.items()},
+    "trade": (TRADES.name,),
+    "ticker": (TICKERS.name,),
+    "book": (BOOK_DELTAS.name, BOOK_SNAPSHOTS.name),
+    **{f"ohlc-{minutes}": (CANDLES.named(text),) for text, minutes in _MINUTES.items()},
 }
 _PREFIX = "/0/public/"
 _UNKNOWN_PAIR = Reply(b'{"error":["EQuery:Unknown asset pair"]}')

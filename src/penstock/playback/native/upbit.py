@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 
+from penstock.market.channels import BOOK_SNAPSHOTS, TICKERS, TRADES
 from penstock.market.events import BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import split_levels
 from penstock.market.symbol import Symbol
@@ -14,7 +15,7 @@ from penstock.simulator.upbit.control import read_name
 from penstock.simulator.upbit.formats import FORMATS, encode, part
 from penstock.simulator.upbit.ticker import Fields
 
-_CHANNELS = {"trade": "trades", "orderbook": "book_snapshots", "ticker": "tickers"}
+_CHANNELS = {"trade": TRADES.name, "orderbook": BOOK_SNAPSHOTS.name, "ticker": TICKERS.name}
 _SIDES = {"buy": "BID", "sell": "ASK"}
 _NOTHING = ("0.0", "0.0")
 _NOT_FOUND = Reply(b'{"error":{"name":404,"message":"Code not found"}}', 404)

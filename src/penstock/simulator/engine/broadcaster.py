@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.simulator.engine.exchange import SimulatedExchange, StreamFeed
+from penstock.simulator.engine.sender import TICK_S, Sender
 from penstock.simulator.engine.turns import in_turns
 from penstock.simulator.engine.wire import ALL_UNREAD_BYTES, UNREAD_BYTES, Client, encode_all
 from penstock.telemetry import log_error
 
-TICK_S = 0.01
 _LONGEST_STRETCH_MS = 1000  # the longest range queried at once after a late tick
-_RATED_NS = 1_000_000_000
 _TURN_NS = 4_000_000  # after this much work, yield to other tasks
 
 
@@ -33,52 +32,18 @@ class _Channel:
     failed: bool = False
 
 
-class Broadcaster:
+class Broadcaster(Sender):
     """Moves frames from feeds to outboxes, and from outboxes to transports."""
 
     def __init__(self, exchange: SimulatedExchange, clock: Clock) -> None:
-        self._exchange, self._clock = exchange, clock
+        super().__init__(exchange, clock)
         # By stream and dialect.
         self._channels: dict[tuple[str, str], _Channel] = {}
-        self._clients: dict[int, Client] = {}
-        self.frames_sent = 0
-        self.frames_per_s = 0
-        self._rated = (clock.monotonic_ns(), 0)
-        self.feed_failures = 0
-        self.slow_clients = 0
 
     @property
     def streams(self) -> int:
         """The number of streams with a subscriber, counted once per dialect."""
         return len(self._channels)
-
-    def attach(self, client: Client) -> None:
-        """Start sending a client its subscribed streams."""
-        self._clients[client.id] = client
-        self.resubscribe(client, ())
-
-    def detach(self, client: Client) -> None:
-        """Stop sending to a client."""
-        self._clients.pop(client.id, None)
-        for stream in client.subscriber.streams:
-            self._leave(stream, client)
-
-    def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
-        """Apply a change of a client's streams from ``before`` to the current ones."""
-        wanted = client.subscriber.streams
-        for stream in before:
-            if stream not in wanted:
-                self._leave(stream, client)
-        renewed = client.subscriber.renewed
-        for stream in wanted:
-            self._join(stream, client, anew=stream in renewed)
-        renewed.clear()
-
-    def put(self, client: Client, stream: str, payload: bytes) -> None:
-        """Send one client a frame of a stream, with the next tick."""
-        wrapped = client.subscriber.wrapped
-        client.put(self._exchange.wrap(stream, payload) if wrapped else payload)
-        self.frames_sent += 1
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -113,13 +78,6 @@ class Broadcaster:
             slowest = self._clients.get(max(unread, key=unread.__getitem__))
             if slowest is not None:
                 self._cut_off(slowest, now_ms)
-
-    def _rate(self) -> None:
-        since_ns, before = self._rated
-        passed_ns = self._clock.monotonic_ns() - since_ns
-        if passed_ns >= _RATED_NS:
-            self.frames_per_s = (self.frames_sent - before) * 1_000_000_000 // passed_ns
-            self._rated = (since_ns + passed_ns, self.frames_sent)
 
     def _join(self, stream: str, client: Client, *, anew: bool) -> None:
         name = stream, client.subscriber.dialect

@@ -1,7 +1,6 @@
 """Builds the parts that the server's handlers share, once per exchange."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.config import Simulator
@@ -12,41 +11,9 @@ from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.engine.injection import FaultLog, Injector
 from penstock.simulator.engine.limits import MINUTE_MS, RequestLimiter, Verdict
 from penstock.simulator.engine.routing import Router
+from penstock.simulator.engine.sender import Sender
 from penstock.simulator.engine.windows import LoopWatch, Windows
-from penstock.simulator.engine.wire import Client
 from penstock.telemetry import Listener
-
-
-class Sender(Protocol):
-    """Sends clients the frames of the streams that they are subscribed to."""
-
-    frames_sent: int
-    frames_per_s: int
-    slow_clients: int
-    feed_failures: int
-
-    @property
-    def streams(self) -> int: ...
-
-    def attach(self, client: Client) -> None:
-        """Start sending a client its subscribed streams."""
-        ...
-
-    def detach(self, client: Client) -> None:
-        """Stop sending to a client."""
-        ...
-
-    def resubscribe(self, client: Client, before: tuple[str, ...]) -> None:
-        """Apply a change of a client's streams from ``before`` to the current ones."""
-        ...
-
-    def put(self, client: Client, stream: str, payload: bytes) -> None:
-        """Send one client a frame of a stream."""
-        ...
-
-    async def run(self) -> None:
-        """Send until cancelled."""
-        ...
 
 
 @dataclass

@@ -18,10 +18,11 @@ from penstock.config import Simulator
 from penstock.errors import ConfigError, PortInUse
 from penstock.net.port_owner import port_owner
 from penstock.simulator.engine.control import PREFIX, Control, LedgerPort
-from penstock.simulator.engine.engine import Sender, build_engine
+from penstock.simulator.engine.engine import build_engine
 from penstock.simulator.engine.exchange import SimulatedExchange
 from penstock.simulator.engine.history import kept_text
 from penstock.simulator.engine.rest import RestServer, respond
+from penstock.simulator.engine.sender import Sender
 from penstock.simulator.engine.streams import GOING_AWAY, Streams
 from penstock.simulator.engine.sweeper import Sweeper
 from penstock.telemetry import Listener, log_error, quiet

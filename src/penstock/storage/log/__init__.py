@@ -279,7 +279,7 @@ class LogReader(Protocol):
     ) -> ReceivedPart:
         """The records of some streams that were received in [since, until), in no fixed order.
 
-        If they are more than ``most``, only those of a shorter range, of one second at least.
+        Or those of a shorter range; always, if they are more than ``most`` in several seconds.
         """
         ...
 

@@ -6,7 +6,7 @@ record's bytes: decoding every record would take most of the time.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, repeat, starmap
 from operator import itemgetter
 from struct import unpack
@@ -48,6 +48,7 @@ class SecondIndex:
                 batch
                 for _, kv, stream_id in sources
                 for batch in self._batches(kv, stream_id, since_ns, until_ns)
+                if batch.span_ns[1] >= since_ns
             ]
             for stream, sources in self._sources.items()
         }
@@ -55,8 +56,10 @@ class SecondIndex:
         half_ns = (since_ns + until_ns) // 2 // SECOND_NS * SECOND_NS
         if count > most and half_ns > since_ns:
             return self.received(since_ns, half_ns, most)
+        until_ns = _between_batches(chain.from_iterable(found.values()), since_ns, until_ns)
         records: list[Received] = []
-        for stream, batches in found.items():
+        for stream, some in found.items():
+            batches = [batch for batch in some if batch.span_ns[0] < until_ns]
             for part in self._records(stream, batches, since_ns, until_ns):
                 records += part
         return ReceivedPart(records, until_ns)
@@ -92,8 +95,8 @@ class SecondIndex:
         else:
             parts = _without_copies(stream, sources, intervals)
         for slot, values in parts.items():
-            times = _times_of(values)
-            numbers, records = _numbers_of(values), map(_RECORD, values)
+            numbers, records = _numbers_of(values), list(map(_RECORD, values))
+            times = _times_of(records)
             found: Iterable[Received]
             found = map(Received, times, repeat(slot), numbers, repeat(topic), records)
             if times and not (since_ns <= min(times) and max(times) < until_ns):
@@ -139,6 +142,18 @@ def _second_of(entry: bytes, _: bytes = b"") -> int:
     return int.from_bytes(entry[5:13], "big")
 
 
+def _between_batches(batches: Iterable[Batch], since_ns: int, until_ns: int) -> int:
+    """A time close to the end of a range that no batch spans; the end itself if there is none.
+
+    A batch that two ranges share is read twice.
+    """
+    end_ns = until_ns
+    for first_ns, last_ns in sorted((batch.span_ns for batch in batches), reverse=True):
+        if first_ns < end_ns <= last_ns:
+            end_ns = first_ns
+    return end_ns if end_ns - since_ns > (until_ns - since_ns) // 2 else until_ns
+
+
 def _joined(intervals: Iterable[Interval]) -> list[Interval]:
     """The same intervals in order, without overlaps; neighbours that are close are joined."""
     joined: list[Interval] = []
@@ -164,7 +179,8 @@ def _ranges(base: bytes, intervals: list[Interval]) -> list[Interval]:
 
 
 def _values(kv: KeyValues, base: bytes, intervals: list[Interval]) -> list[bytes]:
-    return list(chain.from_iterable(starmap(kv.values, _ranges(base, intervals))))
+    parts = list(starmap(kv.values, _ranges(base, intervals)))
+    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
 
 def _without_copies(
@@ -196,26 +212,32 @@ def _without_copies(
 _NUMBER, _RECORD = itemgetter(slice(8)), itemgetter(slice(8, None))
 
 
-def _numbers_of(values: list[bytes]) -> tuple[int, ...]:
+def _numbers_of(values: list[bytes]) -> Sequence[int]:
+    if values and sorted(values) == values:
+        first, last = (int.from_bytes(value[:8], "big") for value in (values[0], values[-1]))
+        if last - first == len(values) - 1:
+            return range(first, last + 1)  # numbers are never used twice
     return unpack(f">{len(values)}Q", b"".join(map(_NUMBER, values)))
 
 
-def _times_of(values: list[bytes]) -> list[int]:
+def _times_of(records: list[bytes]) -> list[int]:
     """The receive times of records."""
-    if not values:
+    if not records:
         return []
-    # Before it are the same fields in all records of a stream, but for those of old versions: then
-    # a piece cut here is not the field with its digits and a comma, and one of the checks fails.
-    first = values[0].find(_FIELD, 8)
-    cut = itemgetter(slice(first, first + len(_FIELD) + _DIGITS + 1))
-    pieces = b"".join(map(cut, values))
-    try:
-        times = _decode_times(b"[%b]" % pieces.replace(_FIELD, b"")[:-1])
-    except msgspec.DecodeError:
-        times = []
-    if len(times) == pieces.count(_FIELD) == len(values) and pieces.endswith(b","):
-        return times
-    return [received_at_ns(value[8:]) for value in values]
+    # Records of one stream begin alike, up to the digits of the time; not those of old versions.
+    # Whatever the first and the last in the order of bytes begin with, all others do too.
+    begin = records[0].find(_FIELD) + len(_FIELD)
+    if min(records)[:begin] == max(records)[:begin]:
+        cut = itemgetter(slice(begin, begin + _DIGITS + 1))
+        pieces = b"".join(map(cut, records))
+        # A time with more or fewer digits leaves out a comma, or adds the quote of the next field.
+        try:
+            times = _decode_times(b"[%b]" % pieces[:-1])
+        except msgspec.DecodeError:
+            times = []
+        if len(times) == len(records) and pieces.endswith(b","):
+            return times
+    return list(map(received_at_ns, records))
 
 
 _decode_times = msgspec.json.Decoder(list[int]).decode

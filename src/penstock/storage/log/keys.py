@@ -156,6 +156,19 @@ class Batch(NamedTuple):
     def last_number(self) -> int:
         return self.first_number + self.records - 1
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """The times between which all of it was received, both included.
+
+        For a batch of one second these are its ends: the times of an open batch are those of its
+        first record.
+        """
+        first, last = self.first_received_ns, self.last_received_ns
+        if first // SECOND_NS == last // SECOND_NS:
+            first -= first % SECOND_NS
+            last = first + SECOND_NS - 1
+        return first, last
+
     def within_second(self, second: int) -> bool:
         """Whether all of it was received in this second."""
         return self.first_received_ns // SECOND_NS == second == self.last_received_ns // SECOND_NS

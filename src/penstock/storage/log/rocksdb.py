@@ -238,6 +238,8 @@ class _RocksPairs:
     def values(self, begin: bytes, end: bytes) -> list[bytes]:
         bounds = read_options()
         bounds.set_iterate_upper_bound(end)
+        # Ranges are read one after the other. (The types of rocksdict lack the argument.)
+        bounds.fill_cache(False)  # type: ignore[call-arg]
         found: list[bytes] = []
         try:
             found = list(cast("Iterator[bytes]", self._db.values(from_key=begin, read_opt=bounds)))

@@ -96,6 +96,17 @@ def test_the_order_is_that_of_one_sort(
     assert found == naive(log, streams, since or 0, 1 << 63 if until is None else until)
 
 
+def test_records_of_one_instant_are_ordered_by_slot_before_number() -> None:
+    made: list[tuple[str, bool, list[Event]]] = [
+        ("collect-b", False, [events.trade(1, received_at_ns=NOON)]),
+        ("collect-a", False, [events.trade(n, received_at_ns=NOON - 1 + n // 3) for n in (2, 3)]),
+    ]
+
+    [found] = merged(log := log_of(made).reader(), log.streams())
+
+    assert [(each.slot, each.number) for each in found[1:]] == [("collect-a", 2), ("collect-b", 1)]
+
+
 TRADES, TICKERS = Stream("sim", "trades", "btc_usdt"), Stream("sim", "tickers", "btc_usdt")
 OTHER = Stream("toy", "trades", "btc_usdt")
 KNOWN = [TICKERS, TRADES, OTHER]

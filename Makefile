@@ -36,8 +36,8 @@ $(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap
 demo: $(DEMO) ## Collect from the built-in simulator and verify the records; ARGS="--seconds 15 --json"
 	@$(BIN)/penstock demo $(ARGS)
 
-# Files are shared out between processes: most tests wait for servers, so two cores are used better. In their
-# order, since the files with the fewest tests have the longest.
+# Files are shared out between processes: most tests wait for servers, so two cores are used better. In the
+# order of tests/conftest.py, in which the longest come first.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest -n 4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 

@@ -32,7 +32,7 @@ def pytest_collection_finish() -> None:
 
 
 FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
-"""Files that take long and would come last, when other workers have nothing left to do."""
+"""Files that take long and would come last, when the other workers have nothing left to do."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

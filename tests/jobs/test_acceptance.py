@@ -166,7 +166,7 @@ async def test_every_request_calls_acquire_token_first(lab: Open) -> None:
 
 async def test_backfill_pauses_on_rate_limit_and_resumes_later_from_cursor(lab: Open) -> None:
     at = await lab(scarce(30, 4.0))
-    cursor = await at.minutes(80_000, 20_000)
+    cursor = await at.minutes(80_000, 10_000)
     job = await at.add("ohlcv_backfill", cursor=cursor)
 
     async with at.at_work():
@@ -175,11 +175,11 @@ async def test_backfill_pauses_on_rate_limit_and_resumes_later_from_cursor(lab: 
     happened = [event.what for event in done.events]
     assert "waiting" in happened
     assert happened.index("waiting") < happened.index("claimed", happened.index("waiting"))
-    assert (done.attempts, done.stats.fail, done.progress.rows) == (0, 0, 20_000)
+    assert (done.attempts, done.stats.fail, done.progress.rows) == (0, 0, 10_000)
     assert done.progress.resumptions >= 1
     assert at.opens() == list(range(cursor.since_ms or 0, cursor.until_ms or 0, MINUTE_MS))
     asked = [arrival for arrival in await at.arrivals() if arrival["path"].endswith("klines")]
-    assert len(asked) == 20, "it goes on from its cursor: no page is asked for twice"
+    assert len(asked) == 10, "it goes on from its cursor: no page is asked for twice"
     assert {arrival["status"] for arrival in await at.arrivals()} == {200}
 
 

@@ -201,7 +201,7 @@ def test_aggregated_trades_are_the_trades_of_one_instant_price_and_side(
 
 @any_market
 @settings(deadline=None, max_examples=25)
-@given(at_ms=instants, length_ms=st.one_of(st.integers(0, 3 * MINUTE), st.integers(0, 3 * HOUR)))
+@given(at_ms=instants, length_ms=st.one_of(st.integers(0, 3 * MINUTE), st.integers(0, 90 * MINUTE)))
 def test_the_sums_of_any_range_are_those_of_its_trades(
     name: str, at_ms: int, length_ms: int
 ) -> None:

@@ -160,7 +160,9 @@ leads from the demo to a plot is [notebook](notebook.md); commands are `penstock
   `incremental_book_L2`; `columns="stored"` those of the [lake's tables](tables.md).
 - **Gaps.** Before anything is read, the range is compared with the ledger of coverage. If data is
   missing, `on_gap="warn"` (the default) gives a `penstock.GapWarning` that names it, `"raise"` a
-  `GapError`, `"ignore"` nothing. `data.coverage()` and `data.gaps()` list all of it.
+  `GapError`, `"ignore"` nothing. `data.coverage()` and `data.gaps()` list all of it. Where several
+  machines share a state store and a lake, what a log of another machine holds and the lake does
+  not have yet counts as missing too, also a market that only that machine collects.
 - **Events.** Iterating over a query gives events with exact decimals: `for trade in
   data.trades("BTC/USDT"): trade.price`.
 - **Memory.** `.lazy()`, `.arrow_batches()`, iteration and `penstock export` hold a window of rows

@@ -8,6 +8,8 @@ import pytest
 from yarl import URL
 
 from penstock.api.access import rules_of
+from penstock.api.document import document, path_of
+from penstock.api.operations import OPERATIONS
 from penstock.config import Api, Secret
 from penstock.errors import ConfigError
 from penstock.web.facts import RequestCrashed, RequestServed
@@ -15,6 +17,7 @@ from penstock.web.facts import RequestCrashed, RequestServed
 from .conftest import CANDLES, Client, Open
 
 TOKEN = "correct horse battery staple"
+READ_TOKEN = "another horse may look"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,42 @@ async def test_a_token_is_needed_where_there_is_one(open_api: Open) -> None:
     right = f"bearer {TOKEN}"
     assert (await api.ask("GET", "connectors", Authorization=right)).status == 200
     assert TOKEN not in repr(api.facts)
+
+
+async def test_the_read_token_reads_and_changes_nothing(open_api: Open) -> None:
+    api = await open_api(token=Secret(TOKEN), read_token=Secret(READ_TOKEN))
+    all_, reads = f"Bearer {TOKEN}", f"Bearer {READ_TOKEN}"
+    await api.ask("POST", "connectors", {"exchange_id": "binance"}, Authorization=all_)
+    job = (await api.ask("POST", "jobs", CANDLES, Authorization=all_)).json
+
+    for one in OPERATIONS:
+        path = path_of(one).format(exchange_id="binance", job_id=job["id"])
+        answer = await api.ask(one.method.upper(), path, Authorization=reads)
+        described = document()["paths"][path_of(one)][one.method]
+        assert str(answer.status) in described["responses"], one.id
+        assert not one.of_api or ({"readToken": []} in described["security"]) == (
+            answer.status != 403
+        )
+        if one.method == "get":
+            assert answer.status == (404 if one.id == "showMarkets" else 200), one.id
+        else:
+            assert "may only read" in answer.is_problem(403)["detail"], one.id
+    for odd in ("PUT", "TRACE", "MERGE"):
+        (await api.ask(odd, "jobs", Authorization=reads)).is_problem(403)
+    assert (await api.ask("HEAD", "jobs", Authorization=reads)).status == 200
+    assert (await api.ask("OPTIONS", "jobs", Authorization=reads)).status == 204
+    assert (await api.ask("GET", f"jobs/{job['id']}", Authorization=all_)).json == job
+    assert READ_TOKEN not in repr(api.facts)
+
+
+async def test_with_the_read_token_alone_nothing_can_be_changed(open_api: Open) -> None:
+    api = await open_api(host="0.0.0.0", read_token=Secret(READ_TOKEN))
+    reads = {"Authorization": f"Bearer {READ_TOKEN}"}
+
+    assert (await api.ask("GET", "connectors", **reads)).status == 200
+    (await api.ask("POST", "connectors", {"exchange_id": "binance"}, **reads)).is_problem(403)
+    (await api.ask("GET", "connectors")).is_problem(401)
+    (await api.ask("POST", "jobs", CANDLES, Authorization="Bearer ")).is_problem(401)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "penstock.internal"])

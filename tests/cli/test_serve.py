@@ -60,20 +60,26 @@ def test_clients_that_stay_connected_do_not_keep_it_from_stopping(tmp_path: Path
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:
-    token = "correct-horse-battery"
-    environment = {"PENSTOCK_API_TOKEN": token, "PENSTOCK_LOGGING_FORMAT": "json"}
+    token, read_token = "correct-horse-battery", "another-horse-may-look"
+    environment = {
+        "PENSTOCK_API_TOKEN": token,
+        "PENSTOCK_API_READ_TOKEN": read_token,
+        "PENSTOCK_LOGGING_FORMAT": "json",
+    }
     words = ("serve", "--port", "0", "--json", "--host", "0.0.0.0")
     with started(*words, folder=tmp_path, environment=environment) as process:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["listening"]
         port = address.rpartition(":")[2]
         local = f"http://127.0.0.1:{port}/api/v1/connectors"
-        assert ask("GET", local, Authorization=f"Bearer {token}") == {"items": [], "next": None}
+        for each in (token, read_token):
+            assert ask("GET", local, Authorization=f"Bearer {each}") == {"items": [], "next": None}
         code, out, errors = stopped(process)
 
     assert code == 0
-    assert token not in out + errors
-    assert token not in run("config", folder=tmp_path, **environment).stdout
+    shown = out + errors + run("config", folder=tmp_path, **environment).stdout
+    assert token not in shown
+    assert read_token not in shown
 
 
 def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset, seal, stored
-from tests.events import trade
+from tests.events import candle, trade
 
 from penstock import GapError, GapWarning
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, Run, SlotCoverage, as_document
 from penstock.dataset.dataset import Dataset
+from penstock.errors import NotCollected
 from penstock.storage.lake.documents import SealState, merge_seals
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
@@ -144,6 +145,77 @@ def test_what_another_machine_has_not_sealed_yet_is_said(tmp_path: Path) -> None
     assert query.polars().height == 1
     with pytest.raises(GapError, match="received after 2026-11-01T12:00:50Z is not in the lake"):
         data.trades(on_gap="raise").polars()
+
+
+def write_state(url: str, held: SlotCoverage, sealed: SealState | None) -> None:
+    async def write() -> None:
+        store = await open_store(url)
+        await store.insert_if_absent(COVERAGE, as_document(held))
+        if sealed is not None:
+            await merge_seals(store, sealed)
+        await store.close()
+
+    asyncio.run(write())
+
+
+def test_old_records_that_a_job_recorded_elsewhere_lately_are_said(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'state.db'}"
+    late_ms = NOON_MS + 3_600_000
+    seal(tmp_path / "lake", stored([trade(1, at_ns=NOON_NS)], "work-0"), log_id=1)
+    sealed = SealState(
+        log_id="1", slot="work-0", channel="trades", sealed_ms=late_ms,
+        numbers={str(HELD.stream): 80},
+    )  # fmt: skip
+    write_state(url, replace(HELD, slot="work-0"), sealed)
+    data = dataset(None, tmp_path / "lake", url)
+
+    with pytest.raises(GapError, match="10 records of slot work-0 of another log are not in the"):
+        data.trades(until=late_ms, on_gap="raise").polars()
+    assert "10 records" in "".join(data.trades(until=NOON_MS + 2_000).missing())
+    after = data.trades(since=NOON_MS + 200_000, until=NOON_MS + 300_000)
+    assert "another log" not in "".join(after.missing())
+
+    all_ = replace(sealed, numbers={str(HELD.stream): 90})
+    write_state(url, HELD, all_)
+    assert not [each for each in data.trades().missing() if "work-0" in each]
+
+
+def test_a_market_that_only_another_machine_has_and_has_not_sealed_is_said(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'state.db'}"
+    write_state(url, replace(HELD, symbol="eth_usdt"), None)
+    seal(tmp_path / "lake", stored([trade(1, at_ns=NOON_NS)], "a"), log_id=1)
+    data = dataset(None, tmp_path / "lake", url)
+
+    for query in (data.trades("ETH/USDT"), data.trades(["BTC/USDT", "eth_usdt"]), data.trades()):
+        said = "".join(query.missing())
+        assert "trades ETH/USDT: what slot a of another log received after" in said
+    with pytest.raises(GapError, match="ETH/USDT"):
+        data.trades("ETH/USDT", on_gap="raise").polars()
+    assert data.trades("ETH/USDT", on_gap="ignore").polars().height == 0
+    assert {row.symbol for row in data.coverage("ETH/USDT")} == {"ETH/USDT"}
+    with pytest.raises(NotCollected):
+        data.trades("XRP/USDT")
+
+
+def test_a_candle_that_has_ended_elsewhere_is_said_until_it_is_sealed(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'state.db'}"
+    hour_ms = 3_600_000
+    held = SlotCoverage(
+        exchange="toy", channel="candles_1h", symbol="btc_usdt", log_id=1, slot="a", number=2,
+        by="open_ms",
+        runs=(Run(NOON_MS, NOON_MS + 2 * hour_ms - 1, NOON_MS, NOON_MS + 2 * hour_ms),),
+    )  # fmt: skip
+    seal(tmp_path / "lake", stored([candle(NOON_MS, interval="1h")], "a"), log_id=1)
+    sealed = SealState(
+        log_id="1", slot="a", channel="candles", sealed_ms=NOON_MS + 2 * hour_ms + 500,
+        numbers={str(held.stream): 1},
+    )  # fmt: skip
+    write_state(url, held, sealed)
+    data = dataset(None, tmp_path / "lake", url)
+
+    said = data.candles("1h", until=NOON_MS + 2 * hour_ms).missing()
+    assert "is not in the lake yet" in "".join(said), "the second was received at its end"
+    assert data.candles("1h", until=NOON_MS + hour_ms // 2).missing() == []
 
 
 def test_unknown_coverage_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from tests.keep.conftest import HOUR_NS, LOG_ID, NOW_NS, SLOT, World, trades
 from tests.waiting import PATIENCE_S
 
 from penstock.errors import ConfigError, StorageError
-from penstock.keep.facts import KeepingFailed
+from penstock.keep.facts import (
+    ChannelSealed,
+    KeepingFailed,
+    LakeMeasured,
+    LogMeasured,
+    RecordsSealed,
+)
 from penstock.market import channels
 from penstock.market.symbol import Symbol
 from penstock.runtime.trimming import Trimmer
@@ -68,6 +74,24 @@ async def test_records_that_have_not_settled_stay_for_later(world: World) -> Non
     assert world.in_lake(TRADES) == world.in_log(TRADES)
 
 
+async def test_sizes_and_how_far_is_sealed_are_reported_with_every_seal(world: World) -> None:
+    world.append(trades(1, 50))
+    keeper = world.keeper(most=10**9, settle=30)
+
+    await keeper.seal_all()
+
+    (log,) = (fact for fact in world.facts if isinstance(fact, LogMeasured))
+    (lake,) = (fact for fact in world.facts if isinstance(fact, LakeMeasured))
+    assert log.max_bytes == 10**9
+    assert set(log.slots) == {SLOT}
+    assert sum(log.slots.values()) == keeper.log_bytes
+    assert lake.tables["trades"] > 0
+    assert sum(lake.tables.values()) == keeper.lake_bytes
+    (sealed,) = (fact for fact in world.facts if isinstance(fact, ChannelSealed))
+    before_ms = NOW_NS // 1_000_000 - 30_000
+    assert (sealed.slot, sealed.table, sealed.before_ms) == (SLOT, "trades", before_ms)
+
+
 async def test_what_is_sealed_is_known_without_the_state_store(world: World) -> None:
     world.append(trades(1, 50))
     await world.keeper(seal_rows=20).seal_all()
@@ -117,7 +141,8 @@ async def test_rows_that_come_back_different_are_reported_and_nothing_is_deleted
     (problem,) = keeper.problems.values()
     assert "differs from the log: toy.trades.btc_usdt 1–50" in problem
     assert keeper.report().problems[0].startswith("sealing trades of collect-toy: ")
-    assert [type(fact) for fact in world.facts] == [KeepingFailed]
+    assert [fact.what for fact in world.facts if isinstance(fact, KeepingFailed)]
+    assert not [fact for fact in world.facts if isinstance(fact, RecordsSealed | ChannelSealed)]
     assert await trim(world) == 0
     assert len(world.in_log(TRADES)) == 50
 

@@ -30,12 +30,15 @@ from penstock.web.facts import LoginFailed
 
 TOKEN = "correct horse battery staple"
 RIGHT = f"Bearer {TOKEN}"
+READ_TOKEN = "another horse may look"
+READS = f"Bearer {READ_TOKEN}"
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Client]:
     store = await open_store(f"sqlite:{tmp_path / 'state.db'}")
-    async with served(store, Api(port=0, token=Secret(TOKEN))) as client:
+    settings = Api(port=0, token=Secret(TOKEN), read_token=Secret(READ_TOKEN))
+    async with served(store, settings) as client:
         yield client
     await store.close()
 
@@ -71,6 +74,18 @@ def test_a_short_token_is_refused_where_other_machines_reach(length: int) -> Non
     assert token not in str(refused.value) or length == 1
     assert rules_of(Api(host="127.0.0.1", token=Secret(token))).token == token.encode()
     assert rules_of(Api(host="0.0.0.0", token=Secret("s" * 16))).token == b"s" * 16
+    with pytest.raises(ConfigError, match=r"api\.read_token.* 16"):
+        rules_of(Api(host="0.0.0.0", token=Secret("s" * 16), read_token=Secret(token)))
+
+
+def test_the_read_token_must_be_another_one() -> None:
+    with pytest.raises(ConfigError, match=r"api\.read_token.*the same as api\.token") as refused:
+        rules_of(Api(token=Secret(TOKEN), read_token=Secret(TOKEN)))
+
+    assert TOKEN not in str(refused.value)
+    rules = rules_of(Api(token=Secret(TOKEN), read_token=Secret(READ_TOKEN)))
+    assert TOKEN not in repr(rules)
+    assert READ_TOKEN not in repr(rules)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +95,21 @@ async def test_no_part_of_a_token_is_the_token(api: Client, wrong: str) -> None:
     (await api.ask("GET", "connectors", Authorization=f"Bearer {wrong}")).is_problem(401)
     (await api.ask("GET", "connectors", Authorization="Bearer ")).is_problem(401)
     assert (await api.ask("GET", "connectors", Authorization=RIGHT)).status == 200
+
+
+@pytest.mark.parametrize("wrong", [READ_TOKEN[:-1], READ_TOKEN[:1], READ_TOKEN + "x"])
+async def test_no_part_of_the_read_token_is_the_read_token(api: Client, wrong: str) -> None:
+    (await api.ask("GET", "connectors", Authorization=f"Bearer {wrong}")).is_problem(401)
+    (await api.ask("GET", "connectors", Authorization=f"Basic {READ_TOKEN}")).is_problem(401)
+    assert (await api.ask("GET", "connectors", Authorization=READS)).status == 200
+
+
+async def test_the_read_token_does_not_help_to_guess_the_other(api: Client) -> None:
+    for number in range(FREE_FAILURES):
+        assert (await api.ask("GET", "connectors", Authorization=READS)).status == 200
+        wrong = f"Bearer guess-{number}-0123456789"
+        (await api.ask("GET", "connectors", Authorization=wrong)).is_problem(401)
+    (await api.ask("GET", "connectors", Authorization="Bearer another-guess")).is_problem(429)
 
 
 async def test_who_guesses_has_to_wait_and_is_counted(api: Client) -> None:

@@ -14,6 +14,13 @@ from penstock.collect.facts import (
 )
 from penstock.connectors import ConnectorManager
 from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.keep.facts import (
+    ChannelSealed,
+    KeepingFailed,
+    LakeMeasured,
+    LogMeasured,
+    RecordsSealed,
+)
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.stats.metrics import Metrics, fleet_text, store_text
 from penstock.storage.state import open_store
@@ -74,6 +81,26 @@ def test_what_falls_from_the_bus_is_counted() -> None:
     assert found["penstock_bus_dropped_total", "a"] == 6
     assert found["penstock_bus_overflows_total",] == 2
     assert found["penstock_bus_missed_total",] == 80
+
+
+def test_a_keeper_reports_sizes_and_how_far_it_has_sealed() -> None:
+    metrics = Metrics()
+    assert "penstock_log_max_bytes" not in metrics.text().decode(), "not known by other processes"
+    for size in (70, 50):
+        metrics(LogMeasured(slots={"collect-x": size, "work-1": 5}, max_bytes=100))
+        metrics(LakeMeasured(tables={"trades": 1000 - size}))
+        metrics(RecordsSealed(slot="collect-x", table="trades", rows=3))
+    metrics(ChannelSealed(slot="collect-x", table="trades", before_ms=1500))
+    metrics(KeepingFailed(what="sealing", reason="the disk is full"))
+
+    found = samples(metrics.text())
+    assert found["penstock_log_bytes", "collect-x"] == 50
+    assert found["penstock_log_bytes", "work-1"] == 5
+    assert found["penstock_log_max_bytes",] == 100
+    assert found["penstock_lake_bytes", "trades"] == 950
+    assert found["penstock_sealed_records_total", "collect-x", "trades"] == 6
+    assert found["penstock_sealed_before_timestamp_seconds", "collect-x", "trades"] == 1.5
+    assert found["penstock_keeping_failures_total",] == 1
 
 
 def test_fetches_are_counted_by_what_they_fetch() -> None:

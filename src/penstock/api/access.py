@@ -2,13 +2,13 @@
 
 A page in a browser can send requests to this machine: under another name that resolves to it (so
 the Host header is checked), or from another site (so the Origin of requests that change something
-is checked). A token, if set, is compared in constant time, and clients that send wrong tokens have
-to wait (``logins.py``). A body has at most a megabyte.
+is checked). Tokens, if set, are compared in constant time, and clients that send wrong tokens have
+to wait (``logins.py``). The read token permits only reading. A body has at most a megabyte.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from math import ceil
 from typing import Any, cast
@@ -30,8 +30,14 @@ LARGEST_BODY_BYTES = 1_000_000
 _OPEN = {"/healthz", "/readyz", "/metrics"}
 """Paths that need no token. All others do, so that no unusual spelling of a path bypasses it."""
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
+_READS = {"GET", "HEAD", "OPTIONS"}
+"""The methods that the read token permits."""
 SHORTEST_TOKEN = 16
 """Minimum characters of a token if other machines can reach the API and guess tokens."""
+READ_ONLY = (
+    "This token may only read (GET): it cannot create, change or delete anything."
+    " Send the token of api.token instead."
+)
 
 
 @dataclass(frozen=True)
@@ -39,33 +45,50 @@ class AccessRules:
     """Which requests are accepted."""
 
     hosts: Hosts
-    token: bytes
+    token: bytes = field(repr=False)
+    read_token: bytes = field(repr=False)
     body_s: float
     """Seconds in which a body must arrive."""
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether clients must send a token."""
+        return bool(self.token or self.read_token)
 
 
 def rules_of(settings: Api) -> AccessRules:
     """Return the access rules from the settings.
 
     Raises:
-        ConfigError: other machines could connect without a token, or with a short one.
+        ConfigError: other machines could connect without a token, or with a short one, or both
+            tokens are the same.
     """
-    token = settings.token.reveal()
-    if not is_local(settings.host) and not token:
+    token, read_token = settings.token.reveal(), settings.read_token.reveal()
+    if not is_local(settings.host) and not (token or read_token):
         raise ConfigError(
             "api.host",
             problem=f"{settings.host} can be reached from other machines, so a token is needed."
             " Set PENSTOCK_API_TOKEN, or listen on 127.0.0.1.",
             origin="settings",
         )
-    if not is_local(settings.host) and len(token) < SHORTEST_TOKEN:
+    for name, each in (("api.token", token), ("api.read_token", read_token)):
+        if not is_local(settings.host) and 0 < len(each) < SHORTEST_TOKEN:
+            raise ConfigError(
+                name,
+                problem=f"it has {len(each)} characters, and {settings.host} can be reached from"
+                f" other machines: at least {SHORTEST_TOKEN} are needed."
+                " Use `openssl rand -hex 32`.",
+                origin="settings",
+            )
+    if read_token and compare_digest(read_token.encode(), token.encode()):
         raise ConfigError(
-            "api.token",
-            problem=f"it has {len(token)} characters, and {settings.host} can be reached from other"
-            f" machines: at least {SHORTEST_TOKEN} are needed. Use `openssl rand -hex 32`.",
+            "api.read_token",
+            problem="it is the same as api.token, so its clients could change everything."
+            " Set another one.",
             origin="settings",
         )
-    return AccessRules(hosts_of(settings.host, settings.hosts), token.encode(), settings.body_s)
+    hosts = hosts_of(settings.host, settings.hosts)
+    return AccessRules(hosts, token.encode(), read_token.encode(), settings.body_s)
 
 
 class AccessPolicy:
@@ -102,8 +125,8 @@ class AccessPolicy:
     async def _let_in(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
         problem = self._refusal(scope["method"], scope["path"], headers)
-        if problem is None and self._rules.token and scope["path"] not in _OPEN:
-            problem = self._login(_client_of(scope), headers)
+        if problem is None and self._rules.needs_token and scope["path"] not in _OPEN:
+            problem = self._login(_client_of(scope), scope["method"], headers)
         if problem is None and scope["method"] in _CHANGES:
             try:
                 async with asyncio.timeout(self._rules.body_s):
@@ -130,16 +153,21 @@ class AccessPolicy:
             return plain_problem(403, "Changes from a page of another origin are rejected.")
         return None
 
-    def _login(self, client: str, headers: dict[str, str]) -> Problem | None:
+    def _login(self, client: str, method: str, headers: dict[str, str]) -> Problem | None:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if not given.strip():
             return plain_problem(401, "The token is missing. Send: Authorization: Bearer …")
         if self._logins.wait_s(client):
             return plain_problem(429, "Too many wrong tokens from this address. Wait, then retry.")
+        # Both are compared, so that the time does not show which one it is.
         known = compare_digest(given.strip().encode(), self._rules.token)
+        reads = compare_digest(given.strip().encode(), self._rules.read_token)
         if scheme.lower() == "bearer" and known:
             self._logins.succeeded(client)
             return None
+        if scheme.lower() == "bearer" and reads:
+            # Wrong tokens stay counted: else its clients could guess the other token without delay.
+            return None if method in _READS else plain_problem(403, READ_ONLY)
         self._listener(LoginFailed(client=client, times=self._logins.failed(client)))
         return plain_problem(401, "The token is wrong. Send: Authorization: Bearer …")
 

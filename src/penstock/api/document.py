@@ -68,7 +68,14 @@ def document() -> Schema:
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "api.token"},
+                "readToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "api.read_token: GET only",
+                },
+            },
         },
     }
 
@@ -96,7 +103,11 @@ class _Writer:
     bodies: dict[str, Schema]
 
     def operation(self, one: Operation) -> Schema:
-        refusals = (*one.refusals, *((401, 503) if one.of_api else ()))
+        reads = one.method == "get"
+        refused = (401, 503) if reads else (401, 403, 503)
+        refusals = (*one.refusals, *(refused if one.of_api else ()))
+        # The token is optional: the server may have none.
+        tokens: list[Schema] = [{"token": []}, *([{"readToken": []}] if reads else ()), {}]
         written: Schema = {
             "operationId": one.id,
             "summary": inspect.getdoc(one.route.fn),
@@ -107,8 +118,7 @@ class _Writer:
                 **{str(status): _refusal(status) for status in sorted(refusals)},
                 "default": _refusal(None),
             },
-            # The token is optional: the server may have none.
-            "security": [{"token": []}, {}] if one.of_api else [],
+            "security": tokens if one.of_api else [],
         }
         if one.body is not None:
             shown = {name: {"value": body} for name, body in self.bodies[one.id].items()}

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
@@ -208,6 +209,7 @@ _PROBLEMS = {
         status=401,
         detail="The token is missing. Send: Authorization: Bearer …",
     ),
+    403: Problem(title="Forbidden", status=403, detail=READ_ONLY),
     404: Problem(
         type="urn:penstock:unknown-job",
         title="Unknown job",

@@ -271,6 +271,9 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: Secret = Secret("")
     """Token that clients send as ``Authorization: Bearer …``, at least 16 characters if other
     machines can reach the API; empty: local clients only."""
+    read_token: Secret = Secret("")
+    """Another token, with which clients may read (``GET``) but change nothing. If only this one
+    is set, nothing can be changed over HTTP."""
     hosts: tuple[str, ...] = ()
     """Further host names under which clients may reach it, such as that of a proxy."""
     connections: Count = 512

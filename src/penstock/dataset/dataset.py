@@ -148,7 +148,7 @@ class Dataset:
         if not from_trades:
             return self._query(CANDLES, CANDLES.named(interval), symbols, exchange, choices)
         check_computed(length, empty)
-        streams = self._source.find([TRADES.name], symbols, exchange)
+        streams = self._source.find_anywhere([TRADES.name], symbols, exchange)
         return Query(computed_plan(self._source, Computed(length, empty), streams, choices))
 
     def books(
@@ -175,7 +175,9 @@ class Dataset:
             raise BadQuery(
                 "columns='stored': deltas and snapshots are stored in different columns."
             )
-        streams = self._source.find([BOOK_DELTAS.name, BOOK_SNAPSHOTS.name], symbols, exchange)
+        streams = self._source.find_anywhere(
+            [BOOK_DELTAS.name, BOOK_SNAPSHOTS.name], symbols, exchange
+        )
         return Query(books_plan(self._source, streams, choices))
 
     def tickers(
@@ -251,7 +253,9 @@ class Dataset:
             BadTime: an argument is invalid.
         """
         times = time_range(since, until, self._source.clock.now_ns())
-        streams = self._source.find(None if channel is None else {channel}, symbols, exchange)
+        streams = self._source.find_anywhere(
+            None if channel is None else {channel}, symbols, exchange
+        )
         rows = self._source.coverage(streams)
         return Listing(Coverage, [row for row in rows if overlaps(row, times)])
 
@@ -346,7 +350,7 @@ class Dataset:
     def _query(
         self, row: Channel, name: str, symbols: Symbols, exchange: Exchanges, choices: Choices
     ) -> Query[Any]:
-        streams = self._source.find([name], symbols, exchange)
+        streams = self._source.find_anywhere([name], symbols, exchange)
         return Query(channel_plan(self._source, row, streams, choices))
 
     def _choices(

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.coverage.ledger import by_series
+from penstock.dataset.elsewhere import unsealed_elsewhere
 from penstock.dataset.gaps import Coverage, coverage_row, coverage_rows, missing_of
 from penstock.dataset.names import Exchanges, Symbols, find_streams
 from penstock.dataset.reading import Places
 from penstock.dataset.state import Ledger, StateReader
-from penstock.dataset.times import Range, iso
+from penstock.dataset.times import Range
 from penstock.market import channels
 from penstock.market.symbol import Symbol
 from penstock.publish.endpoints import find_log_id
@@ -55,7 +56,26 @@ class Source:
         Raises:
             NotCollected: an exchange or a market is in no stream at all.
         """
-        streams = self.streams(without)
+        return self._find(self.streams(without), names, symbols, exchanges)
+
+    def find_anywhere(
+        self, names: Collection[str] | None, symbols: Symbols, exchanges: Exchanges
+    ) -> list[Stream]:
+        """The same with streams of other logs that have no row in the lake yet.
+
+        Raises:
+            NotCollected: an exchange or a market is in no stream at all.
+        """
+        elsewhere = self.state.streams() if self.state is not None else set()
+        return self._find(self.streams() | elsewhere, names, symbols, exchanges)
+
+    def _find(
+        self,
+        streams: Collection[Stream],
+        names: Collection[str] | None,
+        symbols: Symbols,
+        exchanges: Exchanges,
+    ) -> list[Stream]:
         wanted = {each.channel for each in streams} if names is None else names
         return find_streams(streams, wanted, symbols, exchanges, self._natives_of)
 
@@ -111,23 +131,3 @@ def _rows(ledger: Ledger, streams: Collection[Stream] | None) -> list[Coverage]:
         if streams is None or stream in streams
         for interval in found
     ]
-
-
-def unsealed_elsewhere(
-    ledger: Ledger, streams: Collection[Stream], log_id: int | None, times: Range
-) -> list[str]:
-    """What logs of other machines hold of a range and the lake does not have yet, in words."""
-    found: list[str] = []
-    for slot in ledger.held:
-        row = channels.find(slot.channel)
-        if slot.stream not in streams or slot.log_id == log_id or row is None or not slot.runs:
-            continue
-        sealed_ms = ledger.sealed_ms.get((slot.log_id, slot.slot, row.name), 0)
-        since_ms = max(sealed_ms, slot.runs[0].since_ms)
-        ended = times.until_ns is not None and times.until_ns <= since_ms * 1_000_000
-        if slot.runs[-1].until_ms > since_ms and not ended:
-            found.append(
-                f"{slot.exchange} {slot.channel} {Symbol.parse(slot.symbol).unified}: what slot"
-                f" {slot.slot} of another log received after {iso(since_ms)} is not in the lake yet"
-            )
-    return found

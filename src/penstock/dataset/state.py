@@ -10,13 +10,15 @@ from penstock.connectors.markets import stored_listing
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, SlotCoverage, as_coverage
 from penstock.market.symbol import Symbol
-from penstock.storage.lake.documents import read_all_seals
+from penstock.storage.lake.documents import SealState, read_all_seals
+from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.documents import Document
 from penstock.storage.state.schema import COVERAGE
 
 T = TypeVar("T")
 _PAGE = 500
+_RECENT_NS = 5_000_000_000
 
 
 class Ledger(NamedTuple):
@@ -24,8 +26,8 @@ class Ledger(NamedTuple):
 
     held: list[SlotCoverage]
     gaps: list[GapRow]
-    sealed_ms: dict[tuple[int, str, str], int]
-    """By log, slot and table: the time up to which all records are in the lake."""
+    seals: dict[tuple[int, str, str], SealState]
+    """What is in the lake, by log, slot and table."""
 
 
 class StateReader:
@@ -33,6 +35,8 @@ class StateReader:
 
     def __init__(self, url: str, clock: Clock) -> None:
         self._url, self._clock = url, clock
+        self._streams: tuple[int, set[Stream]] | None = None
+        """When they were read, and the streams of all logs."""
 
     def ledger(self) -> Ledger:
         """What all slots hold, what is missing, and what is sealed.
@@ -47,10 +51,25 @@ class StateReader:
             return Ledger(
                 list(map(as_coverage, documents)),
                 await GapRows(store).find(),
-                {(int(each.log_id, 16), each.slot, each.channel): each.sealed_ms for each in seals},
+                {(int(each.log_id, 16), each.slot, each.channel): each for each in seals},
             )
 
         return self._with_store(read)
+
+    def streams(self) -> set[Stream]:
+        """The streams that any log holds, as of a few seconds ago.
+
+        Raises:
+            StoreUnreachable, NewerStore: the store cannot be opened.
+        """
+
+        async def read(store: StateStore) -> set[Stream]:
+            return {as_coverage(each).stream for each in await _all_coverage(store)}
+
+        now_ns = self._clock.monotonic_ns()
+        if self._streams is None or now_ns - self._streams[0] > _RECENT_NS:
+            self._streams = now_ns, self._with_store(read)
+        return self._streams[1]
 
     def natives(self, exchanges: Iterable[str]) -> dict[str, dict[str, Symbol]]:
         """For each exchange, its markets by its own names, as far as they were listed.

@@ -1,5 +1,6 @@
 """Facts about the keeper's work."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from penstock.telemetry import Fact, Level
@@ -13,6 +14,33 @@ class RecordsSealed(Fact, frozen=True, kw_only=True):
     slot: str
     table: str
     rows: int
+
+
+class ChannelSealed(Fact, frozen=True, kw_only=True):
+    """All records of a slot and channel that were received before a time are sealed."""
+
+    level: ClassVar[Level] = "debug"
+
+    slot: str
+    table: str
+    before_ms: int
+
+
+class LogMeasured(Fact, frozen=True, kw_only=True):
+    """The size of the log on disk, by slot, and the maximum for all together; 0: no limit."""
+
+    level: ClassVar[Level] = "debug"
+
+    slots: Mapping[str, int]
+    max_bytes: int
+
+
+class LakeMeasured(Fact, frozen=True, kw_only=True):
+    """The size of the lake by table, without files that only older versions use."""
+
+    level: ClassVar[Level] = "debug"
+
+    tables: Mapping[str, int]
 
 
 class KeepingFailed(Fact, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from penstock.config import Settings
 from penstock.errors import PenstockError, SlotInUse
 from penstock.keep.coverage import CoverageCopy, covered_numbers
 from penstock.keep.deletions import hot_ns, plan_deletions
-from penstock.keep.facts import KeepingFailed
+from penstock.keep.facts import ChannelSealed, KeepingFailed, LakeMeasured, LogMeasured
 from penstock.keep.planning import Planned
 from penstock.keep.sealing import Sealer, rows_with_streams
 from penstock.keep.upkeep import TableUpkeep, read_retention
@@ -114,19 +114,25 @@ class Keeper:
             await self._coverage.copy(self._blocking)
         with self._reported("reading the size of the lake"):
             stats = await self._blocking(self._services.lake.stats)
-            self.lake_bytes = sum(each.size_bytes for each in stats)
+            tables = {each.name: each.size_bytes for each in stats}
+            self.lake_bytes = sum(tables.values())
+            self._services.emit(LakeMeasured(tables=tables))
 
     async def _seal(self, slot: str, row: Channel, streams: list[Stream]) -> None:
         verified = await self._verified(slot, row)
         numbers = {stream: verified.get(str(stream), 0) for stream in streams}
         before_ns = self._services.clock.now_ns() - round(self._keep.settle * 1e9)
         sealing = self._sealer.seal(row, slot, numbers, before_ns)
+        before_ms = before_ns // 1_000_000
         while (done := await self._blocking(next, sealing, None)) is not None:
             self.rows += done.rows
             written = {str(stream): number for stream, number in done.numbers.items()}
-            sealed_ms = before_ns // 1_000_000 if done.complete else 0
+            sealed_ms = before_ms if done.complete else 0
             state = self._state(slot, row, numbers=written, sealed_ms=sealed_ms)
             await merge_seals(self._services.store, state)
+            if done.complete:
+                sealed = ChannelSealed(slot=slot, table=row.name, before_ms=before_ms)
+                self._services.emit(sealed)
 
     async def _verified(self, slot: str, row: Channel) -> dict[str, int]:
         states = await read_seals(self._services.store, self._services.log_id, slot)
@@ -233,7 +239,9 @@ class Keeper:
 
     async def _slots(self) -> list[SlotStats]:
         slots = await self._blocking(self._reader.stats)
-        self.log_bytes = sum(slot.size_bytes for slot in slots)
+        sizes = {slot.slot: slot.size_bytes for slot in slots}
+        self.log_bytes = sum(sizes.values())
+        self._services.emit(LogMeasured(slots=sizes, max_bytes=self._storage.log_max_bytes))
         return slots
 
     async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -22,6 +22,7 @@ from penstock.collect.facts import (
 from penstock.connectors.model import Connector
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
+from penstock.stats.keep_metrics import KeepMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
 
@@ -88,11 +89,13 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._fetches = _FetchMetrics(registry)
+        self._keeping = KeepMetrics(registry)
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
         self._streams.count(fact)
         self._fetches.count(fact)
+        self._keeping.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()

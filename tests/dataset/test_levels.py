@@ -1,6 +1,7 @@
 """Levels and numbers have the same values, whichever way they are converted."""
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,18 @@ def test_levels_are_those_of_the_json(books: list[list[tuple[str, str]]]) -> Non
 def test_levels_with_more_than_two_values_are_not_mixed_up() -> None:
     assert shown(['[["1","2","3"],["4","5","6"]]', "[]"]) == [[(1.0, 2.0), (4.0, 5.0)], []]
     assert shown(['[["1",2,"3"]]']) == [[(1.0, 2.0)]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[["1","2"],["3","4"]]', "[[1,2],[3,4]]", '[["1",2],["3",4]]', '[[1,"2"],[3,"4"]]',
+        '[ ["1","2"],["3","4"]]', '[["1","2"],["3","4"]] ', '[["1","2",7],["3","4",8]]',
+        '[["1","2"], ["3","4"]]', '[["1", "2"],["3","4"]]', '[[ "1","2"],["3","4"]]',
+    ],
+)  # fmt: skip
+def test_levels_may_be_written_in_several_ways(text: str) -> None:
+    assert shown(["[]", text, "[]", text]) == [[], [(1.0, 2.0), (3.0, 4.0)]] * 2
 
 
 @given(st.lists(NUMBERS))

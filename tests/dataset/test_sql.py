@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -45,6 +46,15 @@ def test_every_channel_is_a_table(data: Dataset) -> None:
     both = "SELECT count(*) FROM trades a JOIN trades b USING (id) WHERE a.time > '2026-01-01'"
     assert data.sql(both).arrow().num_rows == 1
     assert data.sql(both).pandas().iloc[0, 0] == 20
+
+
+def test_rows_have_values_of_python(data: Dataset) -> None:
+    text = "SELECT sum(id), time, taker, NULL FROM trades GROUP BY ALL ORDER BY time LIMIT 1"
+    [(total, at, taker, nothing)] = data.sql(text).rows()
+
+    assert (total, type(total), nothing) == (1, int, None)
+    assert at == datetime.fromtimestamp(NOON_NS // SECOND_NS, UTC)
+    assert taker in ("buy", "sell")
 
 
 def test_a_range_limits_all_tables(data: Dataset) -> None:

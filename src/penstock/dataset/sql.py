@@ -121,8 +121,9 @@ class SqlResult:
         return write_frames([frame], frame.schema, form, file)
 
     def rows(self) -> list[tuple[object, ...]]:
-        """The result as tuples."""
-        return self._checked(lambda relation: relation.fetchall())
+        """The result as tuples of Python's values."""
+        # Not by DuckDB itself, which needs another library for times.
+        return list(zip(*map(_values, self.arrow().columns), strict=True))
 
     def _checked(self, run: Callable[[engine.DuckDBPyRelation], T]) -> T:
         """Run the query.
@@ -260,3 +261,11 @@ def run_sql(text: str, tables: Mapping[str, SqlTable]) -> SqlResult:
 def _words(error: engine.Error) -> str:
     """The message without the statement that DuckDB repeats below it."""
     return str(error).split("\n\nLINE ")[0].strip()
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """The values of a column; DuckDB's sums of integers are decimals in Arrow."""
+    values: list[object] = column.to_pylist()
+    if pa.types.is_decimal(column.type) and column.type.scale == 0:
+        return [None if each is None else int(str(each)) for each in values]
+    return values

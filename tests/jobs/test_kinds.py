@@ -45,6 +45,11 @@ ROWS = {
         {**BTC, "cursor": {"since_ms": 9, "until_ms": 12}},
         '{"since_ms":5,"symbol":"BTC/USDT","timeframe":"1h","until_ms":9}',
     ),
+    "trades_backfill": Row(
+        {"symbol": "btc_usdt", "cursor": {"from_id": 5, "to_id": 9}},
+        {"symbol": "btc_usdt", "cursor": {"since_ms": 5}},
+        '{"from_id":5,"symbol":"BTC/USDT","to_id":9}',
+    ),
 }
 every = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
 

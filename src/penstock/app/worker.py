@@ -58,6 +58,7 @@ async def open_worker(
             listener,
             process.log_id,
             process.coverage,
+            settings.ingest.chunk_concurrency,
         )
         await check_claims(context)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())

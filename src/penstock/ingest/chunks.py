@@ -89,12 +89,17 @@ class ChunkQueue:
         self._fresh.extend(Chunk(IdRange(at, min(at + self._size, end) - 1)) for at in starts)
         self._next = end
 
-    def put_back(self, chunk: Chunk, reason: str) -> None:
+    def put_back(self, chunk: Chunk, reason: str, *, was_sent: bool = True) -> None:
         """Return a chunk that was refused, or of which nothing was in the response.
+
+        An attempt is counted if a request was sent.
 
         Raises:
             ExchangeError: it was requested too often. The batch fails.
         """
+        if not was_sent:
+            heappush(self._again, chunk)
+            return
         if chunk.attempt >= MAX_ATTEMPTS:
             raise ExchangeError(
                 f"The trades with ids from {chunk.ids.first} to {chunk.ids.last} were requested"
@@ -106,18 +111,20 @@ class ChunkQueue:
         """Add the trades of a page that covers a chunk, or one end of it.
 
         Ids that are covered and lacking are requested once more, before they count as absent. What
-        is not covered is requested again.
+        is not covered is requested again. A page without any id of a whole chunk counts as a wrong
+        one: an exchange that returns the same page for ever would seem to have no other trades.
 
         Raises:
-            ExchangeError: the page covers nothing of the chunk, and so did earlier ones.
+            ExchangeError: the page has nothing of the chunk, as those before.
         """
         first, last = chunk.ids
         ids = IdRange(max(first, covered.first), min(last, covered.last))
-        if not ids.size:
+        found = {each.id: each for each in trades if ids.first <= each.id <= ids.last}
+        if not ids.size or (not found and ids.size >= self._size):
             self.put_back(chunk, "the response has none of them")
             return
         batch = next(each for each in self._open if each.ids.first <= first <= each.ids.last)
-        batch.trades.update((each.id, each) for each in trades if ids.first <= each.id <= ids.last)
+        batch.trades.update(found)
         batch.left -= ids.size
         lacking = [] if chunk.is_repeat else _lacking(ids, batch.trades)
         if lacking:

@@ -1,7 +1,7 @@
 """The dependencies of job kinds: gateways to exchanges, their markets, the log, and other jobs."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
@@ -41,3 +41,5 @@ class HandlerContext:
     """Identifies the log: another machine's may have slots of the same names."""
     coverage: CoverageWriter | None = None
     """Writes what the worker's slot holds to the state store."""
+    chunk_concurrency: int | Literal["auto"] = "auto"
+    """Pages of trades of one market that are requested concurrently."""

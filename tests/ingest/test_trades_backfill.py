@@ -369,8 +369,9 @@ async def test_a_429_puts_the_chunk_back(way: TradePages) -> None:
     job = await world.run(backfill(from_id=1, to_id=3000), stop_at=1)
     world.client.spoil = spoil
 
-    await finished(world, job)
+    job = await world.run(job)
 
+    assert job.cursor.done
     assert world.stored() == [*range(1, 3001)]
 
 

@@ -170,6 +170,12 @@ class World:
         self.gaps = GapRows(self.store)
         return self
 
+    def context(self, recorder: Recorder) -> HandlerContext:
+        return HandlerContext(
+            self.client, Maps(), recorder, self.clock, self.log.reader(),  # type: ignore[arg-type]
+            JobService(self.store, kinds()), self.gaps, chunk_concurrency=self.concurrency,
+        )  # fmt: skip
+
     async def run(self, job: Job, kill_after: int | None = None, stop_at: int = 999) -> Job:
         """The job as last saved, after a run by a new worker that ends after so many steps."""
         recorder = Recorder(self.log.writer(f"work-{self.workers}"), taps=[self._count])
@@ -184,10 +190,7 @@ class World:
             if len(saved) > stop_at:
                 job_run.stop("enough")
 
-        context = HandlerContext(
-            self.client, Maps(), recorder, self.clock, self.log.reader(),  # type: ignore[arg-type]
-            JobService(self.store, kinds()), self.gaps, chunk_concurrency=self.concurrency,
-        )  # fmt: skip
+        context = self.context(recorder)
         job_run = AnyRun(job, save)
         job_run.good_until_ns = 1 << 62
         running = asyncio.ensure_future(build(context)[job.type].run(job_run))
@@ -343,6 +346,33 @@ def test_the_limit_is_used_and_little_more(per_s: int, latency_ms: float) -> Non
 
     needed = per_s * latency_ms / 1000
     assert min(MOST, needed) <= in_flight <= 1.1 * needed + 2
+
+
+def test_jobs_share_the_limit() -> None:
+    assert concurrency_for(RequestRate(10, 1000), 3000.0, jobs=3) == 12
+
+
+async def test_jobs_of_one_worker_share_the_limit_and_the_last_one_has_all_of_it() -> None:
+    world = await World(Client("from_id", some(range(1, 9001)), 100), "auto").open()
+    world.client.latency_ms = 5000.0
+    context = world.context(Recorder(world.log.writer("work-0")))
+    kind, in_flight = build(context)["trades_backfill"], []
+
+    async def save(job_run: AnyRun) -> None:
+        in_flight.append(world.client.in_flight)
+
+    jobs = [backfill(from_id=1, to_id=2000), backfill(from_id=2001, to_id=9000)]
+    job_runs = [AnyRun(job, save) for job in jobs]
+    for job_run in job_runs:
+        job_run.good_until_ns = 1 << 62
+
+    assert await asyncio.gather(*map(kind.run, job_runs)) == [True, True]
+
+    alone, shared = (concurrency_for(RequestRate(4, 1000), 5000.0, jobs=n) for n in (1, 2))
+    assert (alone, shared) == (23, 12)
+    assert max(in_flight[:5]) <= 2 * shared
+    assert shared < world.client.most_in_flight <= 2 * shared
+    assert world.stored() == [*range(1, 9001)]
 
 
 @by_id
@@ -549,10 +579,7 @@ async def test_a_worker_whose_lease_has_ended_records_nothing() -> None:
     async def save(_: AnyRun) -> None: ...
 
     job_run = AnyRun(backfill(from_id=1, to_id=19), save)
-    context = HandlerContext(
-        world.client, Maps(), Recorder(world.log.writer("work-0")), world.clock,  # type: ignore[arg-type]
-        world.log.reader(), JobService(world.store, kinds()), world.gaps,
-    )  # fmt: skip
+    context = world.context(Recorder(world.log.writer("work-0")))
 
     await build(context)["trades_backfill"].run(job_run)
 

@@ -17,11 +17,14 @@ _UNKNOWN_RATE = 5
 _HEADROOM = 1.1
 
 
-def concurrency_for(rate: RequestRate, latency_ms: float | None) -> int:
-    """The requests to have in flight, at this limit and latency; one until the latency is known."""
+def concurrency_for(rate: RequestRate, latency_ms: float | None, jobs: int = 1) -> int:
+    """The requests that each of some jobs should have in flight, at this limit and latency.
+
+    It is one until the latency is known.
+    """
     if latency_ms is None:
         return 1
     if not rate.window_ms:
         return _UNKNOWN_RATE
-    in_flight = rate.requests / rate.window_ms * latency_ms
+    in_flight = rate.requests / rate.window_ms * latency_ms / jobs
     return min(MOST, ceil(in_flight * _HEADROOM) + 1)

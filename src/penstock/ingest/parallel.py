@@ -26,7 +26,8 @@ class ParallelFetch:
         self._queue, self._fetch, self._commit = queue, fetch, commit
         self._concurrency = concurrency
         self._most: int | None = None
-        """How many requests the gate had room for, if it rejected one."""
+        """How many requests the gate had room for when it rejected one, and one more for each
+        response since: other jobs may need less by now."""
         self._fetching: dict[asyncio.Task[Covered], Chunk] = {}
         self._committing: asyncio.Task[bool] | None = None
         self._is_stopped = False
@@ -88,6 +89,8 @@ class ParallelFetch:
             else:
                 raise
             return
+        if self._most is not None:
+            self._most += 1
         if covered.ended:
             self._queue.put_back(chunk, covered.ended)
         else:

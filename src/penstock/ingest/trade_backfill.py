@@ -5,6 +5,7 @@ are closed, then the cursor moves past it. So the cursor is never ahead of the d
 that is fetched twice after a crash is not recorded twice: ids that the log holds are left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -39,10 +40,15 @@ class TradeBackfill:
     bounds: TradeBounds
     request: Request[Page]
     """One for a page, which tells the cost of all."""
+    sharing: Callable[[], int]
+    """How many jobs of this process share the exchange's limit."""
 
     @classmethod
     async def begin(
-        cls, context: HandlerContext, job_run: JobRun[TradesTarget, TradesCursor]
+        cls,
+        context: HandlerContext,
+        job_run: JobRun[TradesTarget, TradesCursor],
+        sharing: Callable[[], int],
     ) -> "TradeBackfill":
         """Look up the exchange and the market of a job.
 
@@ -67,7 +73,7 @@ class TradeBackfill:
         now_ms = round(context.clock.now_ms() + ahead_ms)
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
-        return cls(context, job_run, gateway, stream, pager, bounds, request_for(0))
+        return cls(context, job_run, gateway, stream, pager, bounds, request_for(0), sharing)
 
     @property
     def _cursor(self) -> TradesCursor:
@@ -123,7 +129,7 @@ class TradeBackfill:
         if chosen != "auto":
             return chosen
         rate = request_rate(self.gateway.gate.used(), self.request)
-        return concurrency_for(rate, self.gateway.latency_ms)
+        return concurrency_for(rate, self.gateway.latency_ms, self.sharing())
 
     async def _fetch(self, chunk: Chunk) -> Covered:
         return await self.pager.next(

@@ -1,5 +1,7 @@
 """``trades_backfill``: the trades of one market, from an id or a time to another."""
 
+from collections import Counter
+
 from msgspec.structs import replace
 
 from penstock.errors import MissingExtra, UnknownExchange
@@ -25,6 +27,8 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
+        self._running: Counter[str] = Counter()
+        """The job runs of each exchange, which share its limit."""
 
     @classmethod
     def target(cls, market: Market, cursor: TradesCursor) -> TradesTarget:
@@ -62,7 +66,13 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     async def run(self, job_run: JobRun[TradesTarget, TradesCursor]) -> bool:
         """See ``JobKind``."""
-        return await (await TradeBackfill.begin(self._context, job_run)).go()
+        name = job_run.job.exchange_id
+        self._running[name] += 1
+        try:
+            begun = await TradeBackfill.begin(self._context, job_run, lambda: self._running[name])
+            return await begun.go()
+        finally:
+            self._running[name] -= 1
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""

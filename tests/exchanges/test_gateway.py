@@ -598,3 +598,34 @@ async def test_a_request_that_waited_while_the_breaker_opened_is_refunded() -> N
             await made.gateway.fetch(ASK)
 
         assert (asked, made.used()) == ([], 0)
+
+
+async def test_latency_is_the_average_of_the_latest_responses_without_the_wait_for_the_gate() -> (
+    None
+):
+    clock = ManualClock(1_000_000)
+
+    class Slow:
+        took_ms = 400
+
+        async def send(
+            self, _path: str, _params: Mapping[str, str | int], leaving: Callable[[], None]
+        ) -> Answer:
+            leaving()
+            await clock.advance(self.took_ms / 1000)
+            return Answer(200, {}, b"{}")
+
+        async def close(self) -> None: ...
+
+    slow = Slow()
+    gateway = toy(slow, clock).gateway
+    assert toy(slow, clock).gateway.latency_ms is None
+
+    await gateway.fetch(ASK)
+    assert gateway.latency_ms == 400
+    slow.took_ms = 1200
+    await gateway.fetch(ASK)
+    assert gateway.latency_ms == 500
+    for _ in range(40):
+        await gateway.fetch(ASK)
+    assert gateway.latency_ms == pytest.approx(1200, abs=20)

@@ -1,4 +1,4 @@
-"""Candle jobs on every exchange, against its simulator: what is recorded is what was traded.
+"""Jobs on every exchange, against its simulator: what is recorded is what was traded.
 
 The simulator lives in the first hours of a market, so that all of its history is a few pages.
 """
@@ -25,10 +25,11 @@ from penstock.exchanges.http import Answer, Transport
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.registry import kinds
+from penstock.ingest.trade_range import TradesCursor
 from penstock.jobs.model import Cursor, Job
 from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
-from penstock.market.events import Candle
+from penstock.market.events import Candle, Trade
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder
@@ -89,23 +90,32 @@ class Simulated:
         return self.gateway
 
     async def run(
-        self, kind: str, cursor: Cursor, timeframe: str = "1m", stop_at: int = 999
+        self,
+        kind: str,
+        cursor: Cursor | TradesCursor,
+        timeframe: str | None = "1m",
+        stop_at: int = 999,
     ) -> Job:
         """The job, after a run."""
+        market = {"symbol": self.symbol.unified, "timeframe": timeframe}
+        job = made_job(kind, cursor, exchange_id=self.name, **market)  # type: ignore[arg-type]
+        return await self.resume(job, stop_at)
+
+    async def resume(self, job: Job, stop_at: int = 999) -> Job:
+        """The same, from where a job stands."""
 
         async def save(job_run: AnyRun) -> None:
             if job_run.job.progress.pages >= stop_at:
                 job_run.stop("enough")
 
-        market = {"symbol": self.symbol.unified, "timeframe": timeframe}
-        job = made_job(kind, cursor, exchange_id=self.name, **market)
         job_run = AnyRun(job, save)
+        job_run.good_until_ns = 1 << 62
         maps, reader = _Maps(self.info.symbols), self.log.reader()
         job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
         context = HandlerContext(
             self, maps, self.recorder, self.clock, reader, job_service, GapRows(job_service.store)
         )
-        is_done = await registry.build(context)[kind].run(job_run)
+        is_done = await registry.build(context)[job.type].run(job_run)
         assert is_done or job_run.stopping
         return job_run.job
 
@@ -114,6 +124,24 @@ class Simulated:
         reader = self.log.reader()
         found = [stored.event for stored in reader.scan(stream)]
         return [event for event in found if isinstance(event, Candle)]
+
+    def trades(self) -> list[Trade]:
+        reader = self.log.reader()
+        found = [each.event for each in reader.scan(Stream(self.name, "trades", self.symbol.slug))]
+        return [event for event in found if isinstance(event, Trade)]
+
+    async def traded(self, since_ms: int, until_ms: int) -> list[Any]:
+        """Every trade of this time, as numbers."""
+        first, end = [
+            (await self.ask("ledger/ids", symbol=self.symbol.slug, at_ms=at_ms))["next_trade_id"]
+            for at_ms in (since_ms, until_ms)
+        ]
+        rows: list[Any] = []
+        for start in range(first, end, 10_000):
+            limit = min(10_000, end - start)
+            asked = {"symbol": self.symbol.slug, "from_id": start, "limit": limit}
+            rows += (await self.ask("ledger/trades", **asked))["trades"]
+        return [(row["at_ms"], Decimal(row["price"]), Decimal(row["quantity"])) for row in rows]
 
     async def ask(self, path: str, **query: str | int) -> Any:
         url = f"http://{self.address}/_sim/{path}"
@@ -290,3 +318,38 @@ async def test_what_is_kept_for_some_days_is_not_looked_for_before_them(
     assert len(at.candles(timeframe)) > 0
     assert abs(at.candles(timeframe)[0].open_ms - kept_ms) < HOUR_MS
     assert [event.what for event in job.events] == ["skipped"]
+
+
+@every_exchange
+async def test_trades_between_two_times_are_those_of_the_ledger(name: str, simulated: Open) -> None:
+    at = await simulated(name, 3 * HOUR_MS + 30_000)
+    since_ms, until_ms = LISTED_MS + HOUR_MS + 123, LISTED_MS + HOUR_MS + 20 * MINUTE_MS
+    cursor = TradesCursor(since_ms=since_ms, until_ms=until_ms)
+
+    job = await at.run("trades_backfill", cursor, None)
+
+    trades = [(each.at_ms, each.price, each.quantity) for each in at.trades()]
+    assert trades == await at.traded(since_ms, until_ms)
+    assert job.progress.rows == len(trades) > 100
+    if "trades" in at.gateway.exchange.consecutive:
+        ids = [each.id for each in at.trades()]
+        assert ids == [*range(ids[0], ids[0] + len(ids))]
+    await at.requests()
+
+
+@every_exchange
+async def test_all_trades_begin_with_the_first_and_go_on_from_the_cursor(
+    name: str, simulated: Open
+) -> None:
+    at = await simulated(name, HOUR_MS)
+    until_ms = LISTED_MS + 20 * MINUTE_MS
+    cursor = TradesCursor(until_ms=until_ms)
+
+    first = await at.run("trades_backfill", cursor, None, stop_at=2)
+    at.recorder = Recorder(at.log.writer("work-1"))
+    job = await at.resume(first)
+
+    trades = [(each.at_ms, each.price, each.quantity) for each in at.trades()]
+    assert trades == await at.traded(LISTED_MS, until_ms)
+    assert job.progress.rows == len(trades)
+    await at.requests()

@@ -50,6 +50,11 @@ ROWS = {
         {"symbol": "btc_usdt", "cursor": {"channel": "agg_trades"}},
         '{"channel":"trades","symbol":"BTC/USDT"}',
     ),
+    "trades_backfill": Row(
+        {"symbol": "btc_usdt", "cursor": {"from_id": 5, "to_id": 9}},
+        {"symbol": "btc_usdt", "cursor": {"since_ms": 5}},
+        '{"from_id":5,"symbol":"BTC/USDT","to_id":9}',
+    ),
 }
 every = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
 

@@ -61,6 +61,7 @@ async def open_worker(
             process.log_id,
             process.coverage,
             partial(lake_to_read, settings),
+            settings.ingest.chunk_concurrency,
         )
         await check_claims(context)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())

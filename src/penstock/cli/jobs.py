@@ -85,7 +85,8 @@ def add(
         str,
         typer.Argument(
             metavar="TYPE",
-            help="ohlcv_incremental, ohlcv_backfill, gap_backfill, trade_scan or markets_refresh.",
+            help="ohlcv_incremental, ohlcv_backfill, trades_backfill, gap_backfill, trade_scan or"
+            " markets_refresh.",
         ),
     ],
     symbol: Annotated[

@@ -261,6 +261,14 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds between checks for gaps that no job fills yet."""
 
 
+class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How ``trades_backfill`` jobs fetch trades."""
+
+    chunk_concurrency: Count | Literal["auto"] = "auto"
+    """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
+    requests in the time that a response takes."""
+
+
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The REST API (``penstock serve``)."""
 
@@ -348,6 +356,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests: Requests = Requests()
     breaker: Breaker = Breaker()
     jobs: Jobs = Jobs()
+    ingest: Ingest = Ingest()
     api: Api = Api()
     metrics: Metrics = Metrics()
     bus: Bus = Bus()

@@ -318,6 +318,11 @@ class ExchangeClient(Protocol):
         """How far the exchange's clock is ahead, once known."""
         ...
 
+    @property
+    def latency_ms(self) -> float | None:
+        """How long a response takes, on average of the latest requests; None before the first."""
+        ...
+
     async def fetch(self, request: Request[T]) -> T:
         """Send a request, after waiting for the gate if necessary. See ``Gateway.fetch``."""
         ...
@@ -364,6 +369,8 @@ class Exchange:
     consecutive: frozenset[str] = frozenset()
     """Channels whose ids increase by one, so that missing ids are a gap."""
     trade_pages: TradePages = "from_id"
+    trade_page_size: int = 1000
+    """The most trades in a page."""
     trade_id_at: Callable[[int], int] | None = None
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None

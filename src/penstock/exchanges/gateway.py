@@ -54,6 +54,8 @@ T = TypeVar("T")
 _TOO_FAST, _SHUT_OUT, _FIREWALL = 429, 418, 403
 _UNNAMED_STOP_MS = 60_000
 _LONGEST_WORDS = 300
+# The share of the latest response in the average latency.
+_LATEST_SHARE = 0.125
 LONGEST_STOP_MS = 3 * 86_400_000
 
 
@@ -85,6 +87,8 @@ class Gateway:
     random: Callable[[], float] = random
     offset: Offset | None = None
     """How far the exchange's clock is ahead, once known."""
+    latency_ms: float | None = None
+    """How long a response takes, on average of the latest requests; None before the first."""
     breaker: CircuitBreaker = field(default_factory=NoBreaker)
     longest_stop_ms: int = LONGEST_STOP_MS
     """The longest stop that is accepted from the exchange."""
@@ -201,13 +205,16 @@ class Gateway:
             if not left:
                 grant.refund()
         exchanged = _Exchanged(answer, sent_ms, self.clock.now_ns())
+        took_ms = exchanged.received_ms - sent_ms
+        known_ms = took_ms if self.latency_ms is None else self.latency_ms
+        self.latency_ms = known_ms + _LATEST_SHARE * (took_ms - known_ms)
         self.listener(
             RequestSent(
                 exchange=self.exchange.name,
                 path=request.path,
                 cost=request.cost,
                 status=answer.status,
-                took_ms=exchanged.received_ms - sent_ms,
+                took_ms=took_ms,
             )
         )
         return exchanged

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
@@ -45,3 +45,5 @@ class HandlerContext:
     """Writes what the worker's slot holds to the state store."""
     lake: Callable[[], Lake | None] = lambda: None
     """Opens the lake. Its libraries are imported then: most jobs do not need them."""
+    chunk_concurrency: int | Literal["auto"] = "auto"
+    """Pages of trades of one market that are requested concurrently."""

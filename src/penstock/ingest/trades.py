@@ -6,7 +6,7 @@ holds are left out. Ids that a page covers and lacks are requested again before 
 that the exchange does not have.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,7 +30,7 @@ from penstock.ingest.trade_pages import (
     Page,
     Pager,
 )
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import AnyRun, JobRun
 from penstock.market.channels import TRADES
 from penstock.market.symbol import Symbol
 from penstock.storage.log import Span
@@ -42,6 +42,7 @@ _AGAIN = 1
 _AGAIN_AT_END = 10
 # What a refusal with one of these says is not about the trades.
 _NOT_ALLOWED = (401, 403)
+_RECORDED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class TradeWalk:
         async def fetch(cursor: int) -> Page:
             return await gateway.fetch(request_for(cursor))
 
-        return cls(context, job_run, exchange, stream, _pager(exchange, stream, fetch, context))
+        return cls(context, job_run, exchange, stream, pager_for(exchange, stream, fetch, context))
 
     @property
     def _cursor(self) -> IdRangeCursor:
@@ -146,7 +147,7 @@ class TradeWalk:
         """The ids without a trade, where they have one each; else those that are out of reach."""
         ids = [trade.id for trade in covered.trades]
         if self._is_consecutive:
-            return _outside(covered.ids, ((number, number) for number in ids))
+            return outside(covered.ids, ((number, number) for number in ids))
         if not covered.ended:
             return []
         rest = covered.ids
@@ -157,18 +158,13 @@ class TradeWalk:
 
     async def _record(self, covered: Covered, wanted: Iterable[IdRange]) -> list[NumberedTrade]:
         """Record the trades that are wanted and not in the log; return them."""
-        span = Span(key_of_id(covered.ids.first), key_of_id(covered.ids.last + 1))
-        held = set(map(id_of_key, self.context.log.keys_in(self.stream, [span])))
         ranges = [each for each in wanted if overlaps(each, covered.ids)]
-        new = [
+        trades = [
             trade
             for trade in covered.trades
-            if trade.id not in held and any(first <= trade.id <= last for first, last in ranges)
+            if any(first <= trade.id <= last for first, last in ranges)
         ]
-        stored = await self.context.recorder.record(new) if new else []
-        if stored:
-            self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)
-        return new
+        return await record_missing(self.context, self.job_run, self.stream, trades)
 
     async def _close(
         self, covered: Covered, absent: list[IdRange], recorded: list[NumberedTrade]
@@ -181,7 +177,7 @@ class TradeWalk:
             if absent or covered.ids.size == self._cursor.left.size:
                 await self._close_timed(reason if absent else "", len(recorded))
             return
-        for part in _outside(covered.ids, absent):
+        for part in outside(covered.ids, absent):
             await gaps.mark_filled(self.stream, "id", *part)
         for part in absent:
             await gaps.mark_unfillable(self.stream, "id", *part, reason)
@@ -241,7 +237,9 @@ def check_fetched_by_id(exchange: Exchange, channel: str) -> None:
         raise BadJob("cursor", f"{exchange.name} cannot be asked for ids: {what}")
 
 
-def _pager(exchange: Exchange, stream: Stream, fetch: Fetch, context: HandlerContext) -> Pager:
+def pager_for(exchange: Exchange, stream: Stream, fetch: Fetch, context: HandlerContext) -> Pager:
+    """The exchange's way of paging through a stream."""
+
     def time_before(wanted: int) -> int | None:
         span = Span(end=key_of_id(wanted))
         found = next(context.log.scan(stream, span, reverse=True, limit=1), None)
@@ -262,7 +260,24 @@ def overlaps(one: IdRange, other: IdRange) -> bool:
     return one.first <= other.last and other.first <= one.last
 
 
-def _outside(ids: IdRange, others: Iterable[tuple[int, int]]) -> list[IdRange]:
+async def record_missing(
+    context: HandlerContext, job_run: AnyRun, stream: Stream, trades: Sequence[NumberedTrade]
+) -> list[NumberedTrade]:
+    """Record the trades that the log does not hold, and return them."""
+    ids = [trade.id for trade in trades]
+    if not ids:
+        return []
+    span = Span(key_of_id(min(ids)), key_of_id(max(ids) + 1))
+    held = set(map(id_of_key, context.log.keys_in(stream, [span])))
+    new = [trade for trade in trades if trade.id not in held]
+    for start in range(0, len(new), _RECORDED_AT_ONCE):
+        stored = await context.recorder.record(new[start : start + _RECORDED_AT_ONCE])
+        if stored:
+            job_run.recorded(place_of(context.log_id, stored[-1].slot), stored[-1].number)
+    return new
+
+
+def outside(ids: IdRange, others: Iterable[tuple[int, int]]) -> list[IdRange]:
     """The parts of a range outside of others, in order."""
     runs = IdRuns()
     for first, last in others:

@@ -42,6 +42,11 @@ class CcxtGateway:
         """How far the exchange's clock is ahead, by the ``Date`` of its responses."""
         return self._gateway.offset
 
+    @property
+    def latency_ms(self) -> float | None:
+        """See ``ExchangeClient``. Of single requests, not of ccxt's methods."""
+        return self._gateway.latency_ms
+
     async def fetch(self, request: Request[T]) -> T:
         """See ``ExchangeClient``. ccxt may send several requests for one; each needs a grant."""
         result = await self.called(CALLS[request.path](self._client, request.params))

@@ -1,0 +1,86 @@
+"""``trades_backfill``: the trades of one market, from an id or a time to another."""
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from penstock.errors import MissingExtra, UnknownExchange
+from penstock.exchanges import registry as exchanges
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.request_rate import request_rate
+from penstock.ingest.trade_backfill import TradeBackfill
+from penstock.ingest.trade_range import TradesCursor, TradesTarget, target_of
+from penstock.ingest.trades import page_requests
+from penstock.jobs.kinds import JobKind, Market, RequestRate
+from penstock.jobs.model import Job
+from penstock.jobs.run import JobRun
+from penstock.market.channels import TRADES
+
+
+class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
+    """Fetches the pages of its range, several at a time where ids are consecutive."""
+
+    name = "trades_backfill"
+    priority = 80
+    target_type = TradesTarget
+    cursor_type = TradesCursor
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+        self._running: Counter[str] = Counter()
+        """The job runs of each exchange, which share its limit."""
+
+    @classmethod
+    def target(cls, market: Market, cursor: TradesCursor) -> TradesTarget:
+        """See ``JobKind``."""
+        return target_of(market, cursor, cls.name)
+
+    @classmethod
+    def market(cls, target: TradesTarget) -> Market:
+        """See ``JobKind``."""
+        return Market(target.symbol)
+
+    @classmethod
+    def span(cls, target: TradesTarget, cursor: TradesCursor) -> tuple[int, int] | None:  # noqa: ARG003
+        """See ``JobKind``. Unknown until both ends of the range are."""
+        if cursor.from_id is None or cursor.to_id is None:
+            return None
+        return cursor.from_id, cursor.to_id + 1
+
+    @classmethod
+    def ended(cls, cursor: TradesCursor) -> TradesCursor:
+        """See ``JobKind``."""
+        return replace(cursor, done=True)
+
+    @classmethod
+    def rows_left(cls, job: Job) -> float:
+        """See ``JobKind``."""
+        # Only consecutive ids say how many trades there are.
+        try:
+            consecutive = exchanges.load(job.exchange_id).consecutive
+        except (UnknownExchange, MissingExtra):
+            return 0.0
+        if not job.cursor.is_resolved or TRADES.name not in consecutive:
+            return 0.0
+        return float(job.cursor.left().size)
+
+    async def run(self, job_run: JobRun[TradesTarget, TradesCursor]) -> bool:
+        """See ``JobKind``."""
+        name = job_run.job.exchange_id
+        self._running[name] += 1
+        try:
+            begun = await TradeBackfill.begin(self._context, job_run, lambda: self._running[name])
+            return await begun.go()
+        finally:
+            self._running[name] -= 1
+
+    async def request_rate(self, job: Job) -> RequestRate:
+        """See ``JobKind``."""
+        gateway = await self._context.gateways.of(job.exchange_id)
+        symbols = await self._context.markets.of(job.exchange_id)
+        symbol = symbols.find(job.target.symbol)
+        request_for = page_requests(gateway.exchange, symbols, symbol, TRADES.name)
+        return request_rate(gateway.gate.used(), request_for(job.cursor.from_id or 0))
+
+
+KIND = TradesBackfill

@@ -1,0 +1,200 @@
+"""Fetches a market's trades from one id to another, several pages at a time where ids allow it.
+
+A batch is recorded when all of it is fetched, in the order of its ids, and synced; then its gaps
+are closed, then the cursor moves past it. So the cursor is never ahead of the data, and a batch
+that is fetched twice after a crash is not recorded twice: ids that the log holds are left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from penstock.errors import UnexpectedAnswer
+from penstock.exchanges.base import ExchangeClient, Request
+from penstock.ingest.chunks import Batch, Chunk, ChunkQueue
+from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
+from penstock.ingest.context import HandlerContext
+from penstock.ingest.id_ranges import IdRange, IdRangeCursor
+from penstock.ingest.parallel import ParallelFetch
+from penstock.ingest.request_rate import request_rate
+from penstock.ingest.timed_gaps import open_within
+from penstock.ingest.trade_bounds import TradeBounds, is_dense
+from penstock.ingest.trade_pages import Covered, Page, Pager
+from penstock.ingest.trade_range import TradesCursor, TradesTarget
+from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
+from penstock.jobs.run import JobRun
+from penstock.market.channels import TRADES
+from penstock.storage.log.keys import Stream
+
+
+@dataclass(frozen=True)
+class TradeBackfill:
+    """The fetch of one range in one job run."""
+
+    context: HandlerContext
+    job_run: JobRun[TradesTarget, TradesCursor]
+    gateway: ExchangeClient
+    stream: Stream
+    pager: Pager
+    bounds: TradeBounds
+    request: Request[Page]
+    """One for a page, which tells the cost of all."""
+    sharing: Callable[[], int]
+    """How many jobs of this process share the exchange's limit."""
+
+    @classmethod
+    async def begin(
+        cls,
+        context: HandlerContext,
+        job_run: JobRun[TradesTarget, TradesCursor],
+        sharing: Callable[[], int],
+    ) -> "TradeBackfill":
+        """Look up the exchange and the market of a job.
+
+        Raises:
+            UnknownExchange, UnknownSymbol: there is no such one.
+            BadJob: the exchange's trades cannot be requested by id.
+        """
+        exchange_id = job_run.job.exchange_id
+        gateway = await context.gateways.of(exchange_id)
+        symbols = await context.markets.of(exchange_id)
+        symbol, exchange = symbols.find(job_run.target.symbol), gateway.exchange
+        request_for = page_requests(exchange, symbols, symbol, TRADES.name)
+        stream = Stream(exchange.name, TRADES.name, symbol.slug)
+
+        async def fetch(cursor: int) -> Page:
+            return await gateway.fetch(request_for(cursor))
+
+        async def newest() -> int | None:
+            return (await gateway.fetch(exchange.rest(symbols).latest(symbol, TRADES.name))).id
+
+        ahead_ms = gateway.offset.middle_ms if gateway.offset else 0
+        now_ms = round(context.clock.now_ms() + ahead_ms)
+        bounds = TradeBounds(exchange, fetch, newest, now_ms)
+        pager = pager_for(exchange, stream, fetch, context)
+        return cls(context, job_run, gateway, stream, pager, bounds, request_for(0), sharing)
+
+    @property
+    def _cursor(self) -> TradesCursor:
+        return self.job_run.cursor
+
+    @property
+    def _is_consecutive(self) -> bool:
+        return TRADES.name in self.gateway.exchange.consecutive
+
+    @property
+    def _left(self) -> IdRange:
+        return self._cursor.left(goes_back=self._goes_back)
+
+    @property
+    def _goes_back(self) -> bool:
+        # Where all pages of a range can be requested, the first batch is recorded first.
+        return self.pager.goes_back and not is_dense(self.gateway.exchange)
+
+    async def go(self) -> bool:
+        """Record the trades that are left; return whether none is left."""
+        if not self._cursor.is_resolved and not await self._resolve():
+            return not self._left.size
+        if is_dense(self.gateway.exchange):
+            queue = ChunkQueue(self._left, self.gateway.exchange.trade_page_size)
+            return await ParallelFetch(queue, self._fetch, self._commit, self._concurrency).run()
+        while self._left.size:
+            covered = await self._next_page()
+            trades = sorted(covered.trades, key=lambda trade: trade.id)
+            absent = outside(covered.ids, ((trade.id, trade.id) for trade in trades))
+            batch = Batch(covered.ids, trades, absent if self._is_consecutive else [])
+            if not await self._commit(batch, covered.after_ns, covered.ended):
+                break
+        return not self._left.size
+
+    async def _resolve(self) -> bool:
+        ids, note, starts_history = await self.bounds.resolve(self._cursor)
+        if note:
+            self.job_run.note("skipped", note)
+        by_time = self.gateway.exchange.trade_pages == "after_ns"
+        cursor = replace(
+            self._cursor,
+            from_id=ids.first,
+            to_id=max(ids.last, ids.first - 1),
+            is_resolved=True,
+            after_ns=0 if starts_history and by_time else None,
+        )
+        return await self.job_run.save(cursor)
+
+    def _concurrency(self) -> int:
+        chosen = self.context.chunk_concurrency
+        if self._left.size <= FEW_TRADES:
+            return 1
+        if chosen != "auto":
+            return chosen
+        rate = request_rate(self.gateway.gate.used(), self.request)
+        return concurrency_for(rate, self.gateway.latency_ms, self.sharing())
+
+    async def _fetch(self, chunk: Chunk) -> Covered:
+        return await self.pager.next(
+            IdRangeCursor(first_id=chunk.ids.first, last_id=chunk.ids.last)
+        )
+
+    async def _commit(self, batch: Batch, after_ns: int | None = None, ended: str = "") -> bool:
+        """Record a batch, close its gaps, and move the cursor; return whether to continue.
+
+        ``ended`` is why there are no trades beyond those of the batch, of a walk that goes back.
+        """
+        if not self.job_run.is_held(self.context.clock.monotonic_ns()):
+            self.job_run.lose("its lease ended before a batch was recorded")
+            return False
+        recorded = await record_missing(self.context, self.job_run, self.stream, batch.trades)
+        await self.context.recorder.sync()
+        cursor = self._cursor
+        last_id = batch.ids.first if self._goes_back else batch.ids.last
+        moved = replace(cursor, last_id=last_id, after_ns=after_ns, page=cursor.page + 1)
+        if ended:
+            self.job_run.note("skipped", f"{self.gateway.exchange.name}: {ended}")
+        if self._is_consecutive:
+            await self._close(batch)
+        elif not moved.left(goes_back=self._goes_back).size:
+            reached = batch.trades[0].id if batch.trades else self._left.last + 1
+            await self._close_timed(reached if ended else batch.ids.first, len(recorded))
+        first_ts = recorded[0].at_ms if recorded else None
+        return await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
+
+    async def _close(self, batch: Batch) -> None:
+        """Close the gaps that a batch has filled, and those that cannot be filled."""
+        gaps, reason = self.context.gaps, f"{self.gateway.exchange.name} skipped these ids"
+        for part in outside(batch.ids, batch.absent):
+            await gaps.mark_filled(self.stream, "id", *part)
+        for part in batch.absent:
+            self.job_run.note("skipped", f"ids from {part.first} to {part.last}: {reason}")
+            await gaps.mark_unfillable(self.stream, "id", *part, reason)
+
+    async def _close_timed(self, first_id: int, recorded: int) -> None:
+        """Close the gaps by time from an id to the end of the range."""
+        gaps, last_id = self.context.gaps, self._cursor.to_id
+        assert last_id is not None
+        rows = self.job_run.job.progress.rows + recorded
+        for row in await open_within(gaps, self.stream, IdRange(first_id, last_id)):
+            await gaps.mark_filled(self.stream, row.by, row.first, row.last, rows=rows)
+
+    async def _next_page(self) -> Covered:
+        """The next page of a walk, whose ids cannot be told before the page before it is there.
+
+        Raises:
+            UnexpectedAnswer: there are no more trades, although there should be.
+        """
+        cursor = self._cursor
+        at = IdRangeCursor(
+            first_id=self._left.first,
+            last_id=self._left.last,
+            since_ms=cursor.since_ms,
+            after_ns=cursor.after_ns,
+        )
+        covered = await self.pager.next(at)
+        if not self._is_consecutive:
+            return covered
+        if len(covered.trades) < covered.ids.size:
+            # It may be that they are late.
+            covered = await self.pager.next(at)
+        if covered.ended:
+            raise UnexpectedAnswer(f"{self.gateway.exchange.name}: {covered.ended}")
+        return covered

@@ -12,7 +12,7 @@ from tests import servers
 settings.register_profile(
     "penstock",
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     print_blob=True,
     max_examples=50,
 )

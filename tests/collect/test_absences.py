@@ -254,4 +254,6 @@ async def test_every_absence_of_a_market_without_consecutive_ids_is_in_the_log(
     # After a stop the newest trades are asked for; if there were some, the absence began then.
     reasons = [each.reason for each in markers_of(tmp_path, btc) if each.reason != STOPPED]
     assert reasons == [KILLED, "stopped", "stopped"]
-    assert [each.reason for each in markers_of(tmp_path, eth)] == [KILLED, "removed", "stopped"]
+    # The market may be back for a moment before the stop, or not.
+    reasons = [each.reason for each in markers_of(tmp_path, eth) if each.reason != "not collected"]
+    assert reasons == [KILLED, "removed", "stopped"]

@@ -12,7 +12,7 @@ import pytest
 from tests.forked import command
 from tests.waiting import PATIENCE_S
 
-WEIGHT, WINDOW_S = 400, 2
+WEIGHT, WINDOW_S = 200, 2
 """The limit of the quick one."""
 
 

@@ -79,7 +79,7 @@ class Scene:
         self.children[child.pid] = child
 
     async def until(self, holds: Callable[[Breaker], bool]) -> Breaker:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S + 2 * ROUNDS * COOLDOWN_S):
             while not holds(  # noqa: ASYNC110
                 found := await breaker_of(self.store, "binance")
             ):

@@ -172,7 +172,7 @@ class LogAndLake:
             "received_ns": [each.received_at_ns for each in hot],
         }
         if row.suffix_field is not None:
-            columns[row.suffix_field] = [_suffix(row, streams[each.topic]) for each in hot]
+            columns[row.suffix_field] = [row.suffix_in(streams[each.topic].channel) for each in hot]
         if id_columns(row):
             columns[_ID], columns[TIME] = _ids_and_times(row, hot)
         numbers = {"number", "received_ns", TIME}
@@ -230,11 +230,6 @@ def _place(row: Channel) -> list[str]:
     return [*_PLACE, *family]
 
 
-def _suffix(row: Channel, stream: Stream) -> str:
-    """The end of the channel's name, for a stream of a family."""
-    return stream.channel.removeprefix(f"{row.name}_")
-
-
 def _stored(row: Channel, each: Received) -> Stored:
     stream = Stream("", row.name, "")
     return Stored(stream, each.slot, each.number, b"", each.record, each.topic)
@@ -246,7 +241,7 @@ def _ids(row: Channel, rows: pl.DataFrame, stream: Stream) -> set[int]:
         pl.col("symbol") == Symbol.parse(stream.symbol).unified
     )
     if row.suffix_field is not None:
-        mine &= pl.col(row.suffix_field) == _suffix(row, stream)
+        mine &= pl.col(row.suffix_field) == row.suffix_in(stream.channel)
     ids = rows.filter(mine).select(_id(row)).to_series().drop_nulls()
     return {int(each) // _scale(row) for each in ids}
 

@@ -24,7 +24,13 @@ from penstock.connectors.facts import (
     BreakerHalfOpen,
     BreakerOpened,
 )
-from penstock.errors import CircuitOpen, ExchangeError, ExchangeUnreachable, StorageError
+from penstock.errors import (
+    CircuitOpen,
+    ExchangeError,
+    ExchangeUnreachable,
+    StorageError,
+    is_failure,
+)
 from penstock.resilience.breaker import (
     Breaker,
     BreakerRules,
@@ -143,7 +149,7 @@ class SharedBreaker:
         try:
             yield
         except (ExchangeError, ExchangeUnreachable) as error:
-            if _is_failure(error):
+            if is_failure(error):
                 self._add(succeeded=False, reason=str(error))
             raise
         else:
@@ -159,7 +165,7 @@ class SharedBreaker:
             yield
             report = ProbeReport(fence, "succeeded")
         except (ExchangeError, ExchangeUnreachable) as error:
-            if _is_failure(error):
+            if is_failure(error):
                 report = ProbeReport(fence, "failed", str(error))
             raise
         finally:
@@ -333,8 +339,3 @@ async def changed(
 
 def _breaker_of(document: Document) -> Breaker:
     return msgspec.convert(document["breaker"], Breaker)
-
-
-def _is_failure(error: Exception) -> bool:
-    """Whether an exchange failed: subclasses of ``ExchangeError`` are refusals."""
-    return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError

@@ -74,7 +74,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from penstock.errors.asking import SUSPENDED, UNAVAILABLE
+from penstock.errors.asking import SUSPENDED, UNAVAILABLE, is_failure
 from penstock.errors.base import (
     BusUnreachable,
     ConfigError,
@@ -192,6 +192,7 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "is_failure",
     "mask_urls",
     "near_matches",
 ]

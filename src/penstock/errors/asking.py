@@ -16,3 +16,11 @@ UNAVAILABLE = (
     *SUSPENDED,
 )
 """All errors by which a request can fail. It is retried later; streams continue."""
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether there was no response, or the exchange failed: a retry may help.
+
+    Other errors of the exchange, its refusals, are subclasses of ``ExchangeError``.
+    """
+    return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError

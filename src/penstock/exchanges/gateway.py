@@ -22,9 +22,9 @@ from penstock.errors import (
     ExchangeUnreachable,
     NeverSent,
     NoAnswer,
-    PenstockError,
     RateLimited,
     UnexpectedAnswer,
+    is_failure,
 )
 from penstock.exchanges.base import (
     ApiError,
@@ -151,7 +151,7 @@ class Gateway:
             try:
                 return await self._ask(request)
             except (ExchangeUnreachable, ExchangeError) as error:
-                if not _may_pass(error) or (delay_s := next(delays, None)) is None:
+                if not is_failure(error) or (delay_s := next(delays, None)) is None:
                     raise
             await self.clock.sleep(delay_s)
 
@@ -325,14 +325,6 @@ def _meaning(status: int) -> Meaning:
     if status == _TOO_FAST:
         return "too_fast"
     return "failed" if status >= 500 else "refused"
-
-
-def _may_pass(error: PenstockError) -> bool:
-    """Whether a retry may help: there was no response, or the exchange failed.
-
-    Other errors of the exchange are subclasses of ``ExchangeError``.
-    """
-    return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError
 
 
 def _date_ms(answer: Answer) -> int | None:

@@ -2,16 +2,15 @@
 
 from msgspec.structs import replace
 
-from penstock.errors import BadJob, MalformedSymbol, UnknownInterval
+from penstock.errors import BadJob, UnknownInterval
 from penstock.ingest.candle_jobs import CandleTarget, K, cursor_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_scan import GapScan
 from penstock.ingest.history import length_ms
 from penstock.ingest.request_rate import request_rate
-from penstock.jobs.kinds import JobKind, Market, RequestRate
+from penstock.jobs.kinds import JobKind, Market, RequestRate, unified_symbol
 from penstock.jobs.model import Cursor, Job
 from penstock.market.interval import Interval
-from penstock.market.symbol import Symbol
 
 
 class CandleKind(JobKind[K, Cursor]):
@@ -61,11 +60,9 @@ class CandleKind(JobKind[K, Cursor]):
             raise BadJob("symbol", f"a {cls.name} needs one, such as BTC/USDT")
         if market.timeframe is None:
             raise BadJob("timeframe", f"a {cls.name} needs one, such as 1h")
+        symbol = unified_symbol(market.symbol)
         try:
-            symbol = Symbol.parse(market.symbol).unified
             timeframe = Interval.parse(market.timeframe).text
-        except MalformedSymbol as error:
-            raise BadJob("symbol", str(error).rstrip(".")) from error
         except UnknownInterval as error:
             raise BadJob("timeframe", str(error).rstrip(".")) from error
         if cursor.done:

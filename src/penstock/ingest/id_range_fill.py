@@ -9,8 +9,12 @@ from penstock.exchanges import registry as exchanges
 from penstock.ingest.candle_jobs import GAP_BACKFILL
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.id_ranges import IdRangeCursor, IdRangeTarget, target_of
-from penstock.ingest.request_rate import request_rate
-from penstock.ingest.trades import TradeWalk, check_fetched_by_id, page_requests
+from penstock.ingest.trades import (
+    TradeWalk,
+    check_fetched_by_id,
+    has_consecutive_ids,
+    page_rate,
+)
 from penstock.jobs.kinds import JobKind, Market, RequestRate
 from penstock.jobs.model import Job
 from penstock.jobs.run import JobRun
@@ -56,11 +60,8 @@ class IdRangeFill(JobKind[IdRangeTarget, IdRangeCursor]):
     def rows_left(cls, job: Job) -> float:
         """See ``JobKind``."""
         # Only consecutive ids say how many records there are.
-        try:
-            consecutive = exchanges.load(job.exchange_id).consecutive
-        except (UnknownExchange, MissingExtra):
-            return 0.0
-        return float(job.cursor.left.size) if job.target.channel in consecutive else 0.0
+        is_known = has_consecutive_ids(job.exchange_id, job.target.channel)
+        return float(job.cursor.left.size) if is_known else 0.0
 
     async def run(self, job_run: JobRun[IdRangeTarget, IdRangeCursor]) -> bool:
         """See ``JobKind``."""
@@ -68,8 +69,4 @@ class IdRangeFill(JobKind[IdRangeTarget, IdRangeCursor]):
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""
-        gateway = await self._context.gateways.of(job.exchange_id)
-        symbols = await self._context.markets.of(job.exchange_id)
-        symbol = symbols.find(job.target.symbol)
-        request_for = page_requests(gateway.exchange, symbols, symbol, job.target.channel)
-        return request_rate(gateway.gate.used(), request_for(job.cursor.first_id))
+        return await page_rate(self._context, job, job.target.channel, job.cursor.first_id)

@@ -4,11 +4,10 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from penstock.errors import BadJob, MalformedSymbol, near_matches
-from penstock.jobs.kinds import Market
+from penstock.errors import BadJob, near_matches
+from penstock.jobs.kinds import Market, unified_symbol
 from penstock.jobs.model import Count, Instant
 from penstock.market.channels import AGG_TRADES, TRADES
-from penstock.market.symbol import Symbol
 
 FETCHED_BY_ID = (TRADES.name, AGG_TRADES.name)
 """Channels whose old records can be requested, and have ids."""
@@ -82,10 +81,7 @@ def target_of(market: Market, cursor: IdRangeCursor, kind: str) -> IdRangeTarget
         raise BadJob("cursor", what)
     if cursor.done:
         raise BadJob("cursor.done", "only a worker can say that a job is done")
-    try:
-        symbol = Symbol.parse(market.symbol).unified
-    except MalformedSymbol as error:
-        raise BadJob("symbol", str(error).rstrip(".")) from error
+    symbol = unified_symbol(market.symbol)
     return IdRangeTarget(
         symbol=symbol, channel=cursor.channel, first_id=cursor.first_id, last_id=cursor.last_id
     )

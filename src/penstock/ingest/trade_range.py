@@ -2,11 +2,10 @@
 
 from msgspec import Struct
 
-from penstock.errors import BadJob, MalformedSymbol
+from penstock.errors import BadJob
 from penstock.ingest.id_ranges import Id, IdRange
-from penstock.jobs.kinds import Market
+from penstock.jobs.kinds import Market, unified_symbol
 from penstock.jobs.model import Count, Instant
-from penstock.market.symbol import Symbol
 
 
 class TradesTarget(
@@ -78,10 +77,7 @@ def target_of(market: Market, cursor: TradesCursor, kind: str) -> TradesTarget:
     since_ms, until_ms = cursor.since_ms, cursor.until_ms
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise BadJob("cursor", "since_ms is not before until_ms")
-    try:
-        symbol = Symbol.parse(market.symbol).unified
-    except MalformedSymbol as error:
-        raise BadJob("symbol", str(error).rstrip(".")) from error
+    symbol = unified_symbol(market.symbol)
     return TradesTarget(
         symbol=symbol, from_id=first, to_id=last, since_ms=since_ms, until_ms=until_ms
     )

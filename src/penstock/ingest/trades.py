@@ -13,12 +13,20 @@ from typing import cast
 from msgspec.structs import replace
 
 from penstock.coverage.id_runs import IdRuns
-from penstock.errors import BadJob, BadRequest, UnexpectedAnswer
+from penstock.errors import (
+    BadJob,
+    BadRequest,
+    MissingExtra,
+    UnexpectedAnswer,
+    UnknownExchange,
+)
+from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Exchange, Request, SymbolMap
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import GAP_WATCH
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor, IdRangeTarget
+from penstock.ingest.request_rate import request_rate
 from penstock.ingest.timed_gaps import open_within
 from penstock.ingest.trade_pages import (
     AfterTime,
@@ -30,6 +38,8 @@ from penstock.ingest.trade_pages import (
     Page,
     Pager,
 )
+from penstock.jobs.kinds import RequestRate
+from penstock.jobs.model import Job
 from penstock.jobs.run import AnyRun, JobRun
 from penstock.market.channels import TRADES
 from penstock.market.symbol import Symbol
@@ -253,6 +263,23 @@ def pager_for(exchange: Exchange, stream: Stream, fetch: Fetch, context: Handler
             return BeforeId(fetch, ordered=stream.channel in exchange.consecutive)
         case "after_ns":
             return AfterTime(fetch, context.clock.now_ns, time_before)
+
+
+async def page_rate(context: HandlerContext, job: Job, channel: str, cursor: int) -> RequestRate:
+    """How many pages of a job's market the tightest limit allows per window."""
+    gateway = await context.gateways.of(job.exchange_id)
+    symbols = await context.markets.of(job.exchange_id)
+    symbol = symbols.find(job.target.symbol)
+    request_for = page_requests(gateway.exchange, symbols, symbol, channel)
+    return request_rate(gateway.gate.used(), request_for(cursor))
+
+
+def has_consecutive_ids(exchange_id: str, channel: str) -> bool:
+    """Whether the number of ids is the number of records; False for an unknown exchange."""
+    try:
+        return channel in exchanges.load(exchange_id).consecutive
+    except (UnknownExchange, MissingExtra):
+        return False
 
 
 def overlaps(one: IdRange, other: IdRange) -> bool:

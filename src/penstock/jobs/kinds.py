@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from penstock.errors import BadJob
+from penstock.errors import BadJob, MalformedSymbol
 from penstock.jobs.model import Cursor, Job
 from penstock.jobs.run import JobRun
 from penstock.jobs.schedule import GAP
+from penstock.market.symbol import Symbol
 
 _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
 T = TypeVar("T", bound=Struct)
@@ -30,6 +31,18 @@ class Market(NamedTuple):
     symbol: str | None = None
     """Unified: BTC/USDT."""
     timeframe: str | None = None
+
+
+def unified_symbol(text: str) -> str:
+    """A symbol that a client named, as targets have it.
+
+    Raises:
+        BadJob: it is not a spelling of any symbol.
+    """
+    try:
+        return Symbol.parse(text).unified
+    except MalformedSymbol as error:
+        raise BadJob("symbol", str(error).rstrip(".")) from error
 
 
 class RequestRate(NamedTuple):

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from penstock.coverage.id_runs import IdGap
 from penstock.coverage.id_scan import IdScan, ScannedStores
-from penstock.errors import BadJob, MalformedSymbol, MissingExtra, UnknownExchange
+from penstock.errors import BadJob, MissingExtra, UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.id_ranges import Id
-from penstock.jobs.kinds import JobKind, Market, RequestRate
+from penstock.jobs.kinds import JobKind, Market, RequestRate, unified_symbol
 from penstock.jobs.model import Count, Job
 from penstock.jobs.run import JobRun
 from penstock.market.channels import TRADES
@@ -60,10 +60,7 @@ class TradeScan(JobKind[ScanTarget, ScanCursor]):
             raise BadJob("timeframe", f"{cursor.channel} have none: leave it out")
         if cursor.done:
             raise BadJob("cursor.done", "only a worker can say that a job is done")
-        try:
-            symbol = Symbol.parse(market.symbol).unified
-        except MalformedSymbol as error:
-            raise BadJob("symbol", str(error).rstrip(".")) from error
+        symbol = unified_symbol(market.symbol)
         return ScanTarget(symbol=symbol, channel=cursor.channel)
 
     @classmethod

@@ -4,13 +4,10 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from penstock.errors import MissingExtra, UnknownExchange
-from penstock.exchanges import registry as exchanges
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.request_rate import request_rate
 from penstock.ingest.trade_backfill import TradeBackfill
 from penstock.ingest.trade_range import TradesCursor, TradesTarget, target_of
-from penstock.ingest.trades import page_requests
+from penstock.ingest.trades import has_consecutive_ids, page_rate
 from penstock.jobs.kinds import JobKind, Market, RequestRate
 from penstock.jobs.model import Job
 from penstock.jobs.run import JobRun
@@ -56,13 +53,9 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
     def rows_left(cls, job: Job) -> float:
         """See ``JobKind``."""
         # Only consecutive ids say how many trades there are.
-        try:
-            consecutive = exchanges.load(job.exchange_id).consecutive
-        except (UnknownExchange, MissingExtra):
-            return 0.0
-        if not job.cursor.is_resolved or TRADES.name not in consecutive:
-            return 0.0
-        return float(job.cursor.left().size)
+        if job.cursor.is_resolved and has_consecutive_ids(job.exchange_id, TRADES.name):
+            return float(job.cursor.left().size)
+        return 0.0
 
     async def run(self, job_run: JobRun[TradesTarget, TradesCursor]) -> bool:
         """See ``JobKind``."""
@@ -76,11 +69,7 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""
-        gateway = await self._context.gateways.of(job.exchange_id)
-        symbols = await self._context.markets.of(job.exchange_id)
-        symbol = symbols.find(job.target.symbol)
-        request_for = page_requests(gateway.exchange, symbols, symbol, TRADES.name)
-        return request_rate(gateway.gate.used(), request_for(job.cursor.from_id or 0))
+        return await page_rate(self._context, job, TRADES.name, job.cursor.from_id or 0)
 
 
 KIND = TradesBackfill

@@ -11,7 +11,7 @@ import typer
 
 from penstock.app.dataset import configured_dataset
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, note
+from penstock.cli.options import DataOption, OnlyExchangeOption, OnlyMarketsArgument, note
 from penstock.clock import SystemClock
 from penstock.errors import BadQuery, near_matches
 from penstock.market import channels
@@ -32,12 +32,8 @@ def export(
     channel: Annotated[
         str, typer.Argument(help="trades, agg_trades, books, tickers, candles_1m and so on.")
     ],
-    symbols: Annotated[
-        list[str] | None, typer.Argument(help="Only these markets.", show_default=False)
-    ] = None,
-    exchange: Annotated[
-        str | None, typer.Option(help="Only this exchange.", show_default=False)
-    ] = None,
+    symbols: OnlyMarketsArgument = None,
+    exchange: OnlyExchangeOption = None,
     since: Annotated[
         str | None, typer.Option(help="From this time on: 2026-11-01, -1h.", show_default=False)
     ] = None,

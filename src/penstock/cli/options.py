@@ -28,6 +28,12 @@ MarketsArgument = Annotated[
     typer.Argument(help="Markets: btc_usdt, BTC/USDT, BTC-USDT or the exchange's own spelling."),
 ]
 
+OnlyMarketsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Only these markets.", show_default=False)
+]
+OnlyExchangeOption = Annotated[
+    str | None, typer.Option(help="Only this exchange.", show_default=False)
+]
 SymbolsOption = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,15 @@ import typer
 
 from penstock.app.dataset import configured_dataset
 from penstock.cli.context import read_settings
-from penstock.cli.options import DataOption, JsonOption, note, say, split
+from penstock.cli.options import (
+    DataOption,
+    JsonOption,
+    OnlyExchangeOption,
+    OnlyMarketsArgument,
+    note,
+    say,
+    split,
+)
 from penstock.clock import SystemClock
 from penstock.errors import BadQuery, near_matches
 from penstock.telemetry.printable import printable
@@ -19,12 +27,8 @@ _SHOWN = 50
 
 def verify(
     context: typer.Context,
-    symbols: Annotated[
-        list[str] | None, typer.Argument(help="Only these markets.", show_default=False)
-    ] = None,
-    exchange: Annotated[
-        str | None, typer.Option(help="Only this exchange.", show_default=False)
-    ] = None,
+    symbols: OnlyMarketsArgument = None,
+    exchange: OnlyExchangeOption = None,
     checks: Annotated[
         str | None,
         typer.Option(help="Only these, separated by commas: records, ids, candles, books."),

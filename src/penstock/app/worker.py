@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from functools import partial
 
 from msgspec.structs import replace
@@ -16,7 +16,9 @@ from penstock.coverage.gap_rows import GapRows
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.file_source import source_of
 from penstock.ingest.gap_watch import GapWatch
+from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -33,7 +35,7 @@ async def open_worker(
     """Open a worker for the shared jobs, in the named slot or in the first free one.
 
     Raises:
-        ConfigError: the URL of the log or of a publisher is invalid.
+        ConfigError: the URL of the log, of a publisher or of published files is invalid.
         SlotInUse: another process writes to the named slot.
         StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the folder cannot be written.
@@ -49,6 +51,7 @@ async def open_worker(
         job_service = JobService(store, registry.kinds())
         markets = Markets(store, gateways, listener)
         gaps = GapRows(store)
+        files = await _open_files(process.stack, settings, clock)
         context = HandlerContext(
             gateways,
             markets,
@@ -62,6 +65,7 @@ async def open_worker(
             process.coverage,
             partial(lake_to_read, settings),
             settings.ingest.chunk_concurrency,
+            files,
         )
         await check_claims(context)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
@@ -75,6 +79,15 @@ async def open_worker(
         )
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker
+
+
+async def _open_files(
+    stack: AsyncExitStack, settings: Settings, clock: Clock
+) -> PublishedFiles | None:
+    source = source_of(settings, clock)
+    if source is None:
+        return None
+    return await stack.enter_async_context(aclosing(PublishedFiles(source, clock)))
 
 
 def _report(worker: Worker, most: int) -> Report:

@@ -267,6 +267,9 @@ class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""
+    files: str = ""
+    """Folder or address with the files of trades and candles that an exchange publishes, such as
+    ``https://data.binance.vision``. What they have is not requested (docs/ingest.md)."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
+from penstock.exchanges.bulk_files import BulkFiles
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
@@ -215,9 +216,8 @@ class AssetNames(NamedTuple):
 
 
 TradePages = Literal["from_id", "after_ns", "before_id"]
-"""How an exchange pages through old trades, which defines the cursor of a page. The page begins
-with the trade of that id; or with the first trade after that time, in nanoseconds; or ends just
-before the trade of that id, so that pages go back in time."""
+"""How an exchange pages through old trades. A page begins with the trade of the cursor's id; or
+after the cursor's time, in nanoseconds; or ends before the trade of that id: pages go back."""
 
 
 class TradePage(NamedTuple):
@@ -375,6 +375,8 @@ class Exchange:
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
     """A page of a market's aggregated trades that begins with an id, where there are any."""
+    bulk_files: BulkFiles | None = None
+    """The files of trades and candles that it publishes."""
     intervals: tuple[str, ...] = COMMON
     """Candle lengths that can be requested."""
     latest_candles: int | None = None
@@ -382,8 +384,7 @@ class Exchange:
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """For how many days candles are kept, for lengths that are not kept for ever."""
     candle_span: int | None = None
-    """How many intervals a page of candles covers, so that an empty page is not the end; None where
-    a page begins with the next existing candle, however much later."""
+    """How many intervals a page of candles covers; None if it begins with the next one there is."""
     opened_ms: int = 0
     """No market has a candle before this time."""
     empty_candles: bool = True

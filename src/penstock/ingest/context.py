@@ -9,6 +9,7 @@ from penstock.connectors.markets import Gateways
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import CoverageWriter
 from penstock.exchanges.base import Info, SymbolMap
+from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
 from penstock.storage.lake import Lake
@@ -47,3 +48,5 @@ class HandlerContext:
     """Opens the lake. Its libraries are imported then: most jobs do not need them."""
     chunk_concurrency: int | Literal["auto"] = "auto"
     """Pages of trades of one market that are requested concurrently."""
+    files: PublishedFiles | None = None
+    """The files of ``ingest.files``."""

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from penstock.errors import UnexpectedAnswer
 from penstock.exchanges.base import ExchangeClient, Request
+from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.chunks import Batch, Chunk, ChunkQueue
 from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.file_trades import FileTrades
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor
 from penstock.ingest.parallel import ParallelFetch
 from penstock.ingest.request_rate import request_rate
@@ -25,6 +27,7 @@ from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
 from penstock.jobs.run import JobRun
 from penstock.market.channels import TRADES
+from penstock.market.events import Trade
 from penstock.storage.log.keys import Stream
 
 
@@ -42,6 +45,8 @@ class TradeBackfill:
     """One for a page, which tells the cost of all."""
     sharing: Callable[[], int]
     """How many jobs of this process share the exchange's limit."""
+    series: FileSeries[Trade] | None = None
+    """The files that the exchange publishes."""
 
     @classmethod
     async def begin(
@@ -73,7 +78,11 @@ class TradeBackfill:
         now_ms = round(context.clock.now_ms() + ahead_ms)
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
-        return cls(context, job_run, gateway, stream, pager, bounds, request_for(0), sharing)
+        files, native = exchange.bulk_files, symbols.native(symbol)
+        series = None if files is None else files.trades(native, symbol)
+        return cls(
+            context, job_run, gateway, stream, pager, bounds, request_for(0), sharing, series
+        )
 
     @property
     def _cursor(self) -> TradesCursor:
@@ -97,8 +106,9 @@ class TradeBackfill:
         if not self._cursor.is_resolved and not await self._resolve():
             return not self._left.size
         if is_dense(self.gateway.exchange):
-            queue = ChunkQueue(self._left, self.gateway.exchange.trade_page_size)
-            return await ParallelFetch(queue, self._fetch, self._commit, self._concurrency).run()
+            if self.series is not None and not await self._record_files(self.series):
+                return not self._left.size
+            return await self._fetch_ids(self._left)
         while self._left.size:
             covered = await self._next_page()
             trades = sorted(covered.trades, key=lambda trade: trade.id)
@@ -121,6 +131,22 @@ class TradeBackfill:
             after_ns=0 if starts_history and by_time else None,
         )
         return await self.job_run.save(cursor)
+
+    async def _fetch_ids(self, ids: IdRange) -> bool:
+        """Request and record the next ids that are left; return whether to continue."""
+        queue = ChunkQueue(ids, self.gateway.exchange.trade_page_size)
+        return await ParallelFetch(queue, self._fetch, self._commit, self._concurrency).run()
+
+    async def _record_files(self, series: FileSeries[Trade]) -> bool:
+        files, cursor = self.context.files, self._cursor
+        if files is None or not self._left.size:
+            return True
+        assert cursor.from_id is not None
+        assert cursor.to_id is not None
+        found = FileTrades(
+            files, series, self.bounds.fetch, lambda: self._left, self._fetch_ids, self._commit
+        )
+        return await found.record(self.job_run.target, IdRange(cursor.from_id, cursor.to_id))
 
     def _concurrency(self) -> int:
         chosen = self.context.chunk_concurrency

@@ -50,6 +50,8 @@ PenstockError
 ├── UnknownJob             no job has that id
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
+├── ProductLocked          another job run fetches that market: wait until it has ended
+├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
@@ -126,7 +128,9 @@ from penstock.errors.work import (
     ConnectorPaused,
     JobEnded,
     JobRunning,
+    LockLost,
     NotStreaming,
+    ProductLocked,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -156,6 +160,7 @@ __all__ = [
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
+    "LockLost",
     "LogDamaged",
     "MalformedLevels",
     "MalformedSymbol",
@@ -171,6 +176,7 @@ __all__ = [
     "NotStreaming",
     "PenstockError",
     "PortInUse",
+    "ProductLocked",
     "RateLimited",
     "SealConflict",
     "SlotInUse",

@@ -51,6 +51,7 @@ PenstockError
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
@@ -127,6 +128,7 @@ from penstock.errors.work import (
     JobEnded,
     JobRunning,
     NotStreaming,
+    UnfinishedJob,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -178,6 +180,7 @@ __all__ = [
     "StorageFull",
     "StoreUnreachable",
     "UnexpectedAnswer",
+    "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",

@@ -50,6 +50,8 @@ PenstockError
 ├── UnknownJob             no job has that id
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
+├── ProductLocked          another job run fetches that market: wait until it has ended
+├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── NotStreaming           the collector has not started, or has stopped: retry later
@@ -127,7 +129,9 @@ from penstock.errors.work import (
     ConnectorPaused,
     JobEnded,
     JobRunning,
+    LockLost,
     NotStreaming,
+    ProductLocked,
     UnfinishedJob,
     UnknownConnector,
     UnknownJob,
@@ -158,6 +162,7 @@ __all__ = [
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
+    "LockLost",
     "LogDamaged",
     "MalformedLevels",
     "MalformedSymbol",
@@ -173,6 +178,7 @@ __all__ = [
     "NotStreaming",
     "PenstockError",
     "PortInUse",
+    "ProductLocked",
     "RateLimited",
     "SealConflict",
     "SlotInUse",

@@ -7,6 +7,7 @@ that is fetched twice after a crash is not recorded twice: ids that the log hold
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -30,6 +31,7 @@ from penstock.ingest.trade_bounds import TradeBounds, is_dense
 from penstock.ingest.trade_pages import Covered, Page, Pager
 from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
+from penstock.jobs.product_locks import HeldLock, key_of
 from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.market.channels import TRADES
 from penstock.storage.log.keys import Stream
@@ -45,6 +47,7 @@ class TradeBackfill:
     stream: Stream
     pager: Pager
     bounds: TradeBounds
+    lock_key: str
     request: Request[Page]
     """One for a page, which tells the cost of all."""
     sharing: Callable[[], int]
@@ -80,7 +83,10 @@ class TradeBackfill:
         now_ms = round(context.clock.now_ms() + ahead_ms)
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
-        return cls(context, job_run, gateway, stream, pager, bounds, request_for(0), sharing)
+        lock_key = key_of(exchange_id, symbols.native(symbol))
+        return cls(
+            context, job_run, gateway, stream, pager, bounds, lock_key, request_for(0), sharing
+        )
 
     @property
     def _cursor(self) -> TradesCursor:
@@ -103,11 +109,15 @@ class TradeBackfill:
         # Where all pages of a range can be requested, the first batch is recorded first.
         return self.pager.goes_back and not is_dense(self.gateway.exchange)
 
-    async def go(self) -> bool:
-        """Record the trades that are left; return whether none is left."""
+    async def go(self, lock: HeldLock) -> bool:
+        """Record the trades that are left, while a lock is held; return whether none is left.
+
+        Raises:
+            LockLost: it is not held any more.
+        """
         if not self._cursor.is_resolved and not await self._resolve():
             return not self._left.size
-        is_done = await self._fetch_all()
+        is_done = await self._fetch_all(lock)
         if is_done:
             job, batches = self.job_run.job, self._cursor.page
             self.context.emit(
@@ -120,7 +130,7 @@ class TradeBackfill:
             )
         return is_done
 
-    async def _fetch_all(self) -> bool:
+    async def _fetch_all(self, lock: HeldLock) -> bool:
         left, size = self._left, self.gateway.exchange.trade_page_size
         dense = is_dense(self.gateway.exchange)
         self.context.emit(
@@ -135,13 +145,14 @@ class TradeBackfill:
         )
         if dense:
             queue = ChunkQueue(left, size)
-            return await ParallelFetch(queue, self._fetch, self._commit, self._concurrency).run()
+            commit = partial(self._commit, lock)
+            return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
         while self._left.size:
             covered = await self._next_page()
             trades = sorted(covered.trades, key=lambda trade: trade.id)
             absent = outside(covered.ids, ((trade.id, trade.id) for trade in trades))
             batch = Batch(covered.ids, trades, absent if self._is_consecutive else [])
-            if not await self._commit(batch, covered.after_ns, covered.ended):
+            if not await self._commit(lock, batch, covered.after_ns, covered.ended):
                 break
         return not self._left.size
 
@@ -200,11 +211,14 @@ class TradeBackfill:
         )
         return covered
 
-    async def _commit(self, batch: Batch, after_ns: int | None = None, ended: str = "") -> bool:
+    async def _commit(
+        self, lock: HeldLock, batch: Batch, after_ns: int | None = None, ended: str = ""
+    ) -> bool:
         """Record a batch, close its gaps, and move the cursor; return whether to continue.
 
         ``ended`` is why there are no trades beyond those of the batch, of a walk that goes back.
         """
+        await lock.check()
         if not self.job_run.is_held(self.context.clock.monotonic_ns()):
             self.job_run.lose("its lease ended before a batch was recorded")
             return False

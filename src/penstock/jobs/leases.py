@@ -6,7 +6,7 @@ its lease has expired; no failure detection is needed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -174,11 +174,16 @@ class Leases:
         return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
 
     async def release(
-        self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
+        self,
+        job: Job,
+        at_ms: int,
+        reason: str,
+        due_ms: int | None = None,
+        what: Literal["parked", "waiting"] = "parked",
     ) -> Job | None:
         """Save a run that ended before the work is done. It is due at ``due_ms``, or at once."""
         due_ms = at_ms if due_ms is None else due_ms
-        return await self._write_one(job, transitions.released(job, at_ms, reason, due_ms))
+        return await self._write_one(job, transitions.released(job, at_ms, reason, due_ms, what))
 
     async def _queue_heads(
         self, busy: Collection[str], awake: Condition, passed: Collection[JobQueue] = ()

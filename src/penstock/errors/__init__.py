@@ -53,6 +53,7 @@ PenstockError
 ├── ProductLocked          another job run fetches that market: wait until it has ended
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
@@ -131,6 +132,7 @@ from penstock.errors.work import (
     LockLost,
     NotStreaming,
     ProductLocked,
+    UnfinishedJob,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -184,6 +186,7 @@ __all__ = [
     "StorageFull",
     "StoreUnreachable",
     "UnexpectedAnswer",
+    "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",

@@ -66,6 +66,13 @@ def mongodb_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of a Redis or a Valkey."""
+    with servers.redis() as url:
+        yield url
+
+
 @pytest.fixture(autouse=True)
 def no_credentials_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Object stores of tests have credentials of their own; none are looked for on the machine."""

@@ -56,6 +56,7 @@ PenstockError
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
     ├── StoreUnreachable   no answer from the database in time: back off and retry
+    ├── LoginRejected      the database rejected name or password: correct its URL
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
 Messages state what happened and what to do about it. Catch the widest class that the caller can
@@ -110,6 +111,7 @@ from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
     LogDamaged,
+    LoginRejected,
     NewerStore,
     NotOurRecord,
     SealConflict,
@@ -157,6 +159,7 @@ __all__ = [
     "JobEnded",
     "JobRunning",
     "LogDamaged",
+    "LoginRejected",
     "MalformedLevels",
     "MalformedSymbol",
     "MissingExtra",

@@ -51,6 +51,9 @@ PenstockError
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── BadTick                what should be stored as a tick is none
+├── BadProcess             a process cannot be registered as it is described; ``field`` says why
+├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
@@ -92,6 +95,7 @@ from penstock.errors.limits import (
     NeverGranted,
     UnknownCategory,
 )
+from penstock.errors.live import BadProcess, BadTick, UnknownProcess
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -141,9 +145,11 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadProcess",
     "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadTick",
     "BadTime",
     "Banned",
     "BusUnreachable",
@@ -189,6 +195,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKind",
     "UnknownMethod",
+    "UnknownProcess",
     "UnknownSlot",
     "UnknownStream",
     "UnknownSymbol",

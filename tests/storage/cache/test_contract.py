@@ -14,7 +14,7 @@ from penstock.storage.cache import LiveStore, LiveValue, open_live_store, replac
 from penstock.storage.cache.values import MAX_NUMBER, Order
 
 TTL = 300_000
-shared = pytest.mark.parametrize("backend", ["sqlite", "redis"], indirect=True)
+shared = pytest.mark.parametrize("live_backend", ["sqlite", "redis"], indirect=True)
 
 
 def value(

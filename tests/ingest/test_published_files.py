@@ -185,7 +185,7 @@ async def test_a_mirror_has_sizes_beginnings_and_files(
     for missing in (source.size("missing"), source.head("missing", 4), source.open("missing")):
         assert await missing is None
     assert mirror.asked[0] == "HEAD /below/a/b.zip"
-    assert not any(tmp_path.glob("*")), "a download has no name, so that none is left"
+    assert not any(tmp_path.glob("*")), "a download has no name, so that none is left"  # noqa: ASYNC240
 
 
 async def test_a_failure_is_repeated_and_a_refusal_is_told(

@@ -236,6 +236,20 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds the store may take before it counts as unreachable."""
 
 
+class Live(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The latest ticks, and the processes that run."""
+
+    url: str = ""
+    """Where they are stored: ``sqlite:FILE`` for one machine, ``redis://…`` or ``rediss://…`` for
+    several. Empty: the file ``live.db`` in the data folder."""
+    timeout: Seconds = 2.0
+    """Seconds the store may take before it counts as unreachable."""
+    tick_ttl: Seconds = 300.0
+    """Seconds after which a tick is not served any more."""
+    stale_after: Seconds = 60.0
+    """Seconds after which a tick is marked as stale."""
+
+
 class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers run jobs."""
 
@@ -262,14 +276,16 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs fetch trades."""
+    """How ``trades_backfill`` jobs and ``penstock ingest`` fetch trades."""
 
+    workers: Count = 3
+    """Products that ``penstock ingest`` fetches concurrently."""
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""
     files: str = ""
-    """Folder or address with the files of trades and candles that an exchange publishes, such as
-    ``https://data.binance.vision``. What they have is not requested (docs/ingest.md)."""
+    """Folder, or address such as ``https://files.example.com``, with the files of trades that an
+    exchange publishes. What they have is not requested; see docs/ingest.md."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -355,6 +371,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keep: Keep = Keep()
     publish: Publish = Publish()
     state: State = State()
+    live: Live = Live()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
     breaker: Breaker = Breaker()

@@ -13,6 +13,8 @@ from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
 from penstock.exchanges.bulk_files import BulkFiles
+from penstock.exchanges.paged import PagedEndpoint
+from penstock.exchanges.raw_request import RawRequest
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
@@ -27,15 +29,6 @@ T_co = TypeVar("T_co", covariant=True)
 def valid_at(values: Mapping[int, T], at_ms: int) -> T:
     """The value that is valid at a time, of values by the time (ms) from which they are valid."""
     return values[max(from_ms for from_ms in values if from_ms <= at_ms)]
-
-
-class RawRequest(NamedTuple):
-    """An HTTP request built by another client library; it is sent unchanged."""
-
-    url: str
-    method: str = "GET"
-    headers: Mapping[str, str] = MappingProxyType({})
-    body: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -216,8 +209,9 @@ class AssetNames(NamedTuple):
 
 
 TradePages = Literal["from_id", "after_ns", "before_id"]
-"""How an exchange pages through old trades. A page begins with the trade of the cursor's id; or
-after the cursor's time, in nanoseconds; or ends before the trade of that id: pages go back."""
+"""How an exchange pages through old trades, which defines the cursor of a page. The page begins
+with the trade of that id; or with the first trade after that time, in nanoseconds; or ends just
+before the trade of that id, so that pages go back in time."""
 
 
 class TradePage(NamedTuple):
@@ -371,6 +365,8 @@ class Exchange:
     trade_pages: TradePages = "from_id"
     trade_page_size: int = 1000
     """The most trades in a page."""
+    paged: tuple[PagedEndpoint, ...] = ()
+    """The endpoints for old trades and candles, among which the planner chooses."""
     trade_id_at: Callable[[int], int] | None = None
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
@@ -384,7 +380,8 @@ class Exchange:
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """For how many days candles are kept, for lengths that are not kept for ever."""
     candle_span: int | None = None
-    """How many intervals a page of candles covers; None if it begins with the next one there is."""
+    """How many intervals a page of candles covers, so that an empty page is not the end; None where
+    a page begins with the next existing candle, however much later."""
     opened_ms: int = 0
     """No market has a candle before this time."""
     empty_candles: bool = True

@@ -50,7 +50,10 @@ PenstockError
 ├── UnknownJob             no job has that id
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
+├── ProductLocked          another job run fetches that market: wait until it has ended
+├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
@@ -126,7 +129,10 @@ from penstock.errors.work import (
     ConnectorPaused,
     JobEnded,
     JobRunning,
+    LockLost,
     NotStreaming,
+    ProductLocked,
+    UnfinishedJob,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -156,6 +162,7 @@ __all__ = [
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
+    "LockLost",
     "LogDamaged",
     "MalformedLevels",
     "MalformedSymbol",
@@ -171,6 +178,7 @@ __all__ = [
     "NotStreaming",
     "PenstockError",
     "PortInUse",
+    "ProductLocked",
     "RateLimited",
     "SealConflict",
     "SlotInUse",
@@ -178,6 +186,7 @@ __all__ = [
     "StorageFull",
     "StoreUnreachable",
     "UnexpectedAnswer",
+    "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",

@@ -10,6 +10,7 @@ from penstock.ingest.trade_range import TradesCursor, TradesTarget, target_of
 from penstock.ingest.trades import has_consecutive_ids, page_rate
 from penstock.jobs.kinds import JobKind, Market, RequestRate
 from penstock.jobs.model import Job
+from penstock.jobs.product_locks import ProductLocks
 from penstock.jobs.run import JobRun
 from penstock.market.channels import TRADES
 
@@ -62,8 +63,11 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
         name = job_run.job.exchange_id
         self._running[name] += 1
         try:
-            begun = await TradeBackfill.begin(self._context, job_run, lambda: self._running[name])
-            return await begun.go()
+            backfill = await TradeBackfill.begin(
+                self._context, job_run, lambda: self._running[name]
+            )
+            locks = ProductLocks(self._context.job_service.store, self._context.clock)
+            return await locks.run(backfill.lock_key, job_run.job, backfill.go)
         finally:
             self._running[name] -= 1
 

@@ -247,3 +247,14 @@ def test_a_plan_is_shown_in_few_lines() -> None:
 )
 def test_times_in_words(seconds: float, words: str) -> None:
     assert eta_words(seconds) == words
+
+
+def test_what_others_take_of_a_limit_of_each_market_counts_for_each() -> None:
+    each_pair = Limit(2, 1000, "request", category="pair/*", kind="paced")
+    survey = surveyed(parts=(60_000,), category="pair/a", is_walk=True)
+
+    alone = plan(replace(survey, budget=Budget({each_pair: 0})))
+    shared = plan(replace(survey, budget=Budget({each_pair: 0}, others={each_pair: 1})))
+
+    assert alone.eta_s == pytest.approx(29.6)
+    assert shared.eta_s == pytest.approx(59.1)

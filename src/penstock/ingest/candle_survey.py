@@ -50,6 +50,8 @@ class CandleSurvey:
             parts=(count,),
             rows=rows,
             rows_error=error,
+            # Months differ in length, so that a page shows where the next one begins.
+            is_walk=interval.fixed_ms is None,
             since_ms=start_ms if first_ms is None else first_ms,
             until_ms=end_ms,
             notes=(note,) if note else (),

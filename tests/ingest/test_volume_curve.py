@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.ingest.volume_curve import Bin, VolumeCurve, mean_of
@@ -28,6 +28,7 @@ def candle(open_ms: int, volume: str) -> Candle:
 
 
 @given(curves, st.integers(1, 30))
+@example(VolumeCurve((Bin(0, 5, 896713.5409249209), Bin(10, 11, 896713.5409249209))), 13)
 def test_times_are_the_middles_of_equal_shares(curve: VolumeCurve, count: int) -> None:
     times = curve.times(count)
 

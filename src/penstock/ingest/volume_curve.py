@@ -71,7 +71,8 @@ class VolumeCurve:
         share, found, before = self.total / count, list[int](), 0.0
         for since_ms, until_ms, volume in self.bins:
             while len(found) < count and (wanted := (len(found) + 0.5) * share) < before + volume:
-                found.append(since_ms + int((until_ms - since_ms) * (wanted - before) / volume))
+                into_ms = int((until_ms - since_ms) * (wanted - before) / volume)
+                found.append(min(since_ms + into_ms, until_ms - 1))
             before += volume
         return found
 

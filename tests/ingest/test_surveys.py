@@ -213,7 +213,7 @@ async def test_what_is_not_kept_is_left_out_and_days_have_pages_of_their_own(
     assert len(known.parts) == 8
     assert known.rows == pytest.approx(end - first, rel=3 * known.rows_error)
     assert 0.02 < known.rows_error < 0.2
-    assert known.requests <= 60
+    assert known.requests <= 2 * 32 + 3
     assert gone.requests == plan(gone).requests == 0
 
 

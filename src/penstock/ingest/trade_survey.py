@@ -22,7 +22,7 @@ from penstock.market.channels import TRADES
 from penstock.market.interval import DAY_MS, MINUTE_MS, Interval
 
 # Pages of trades and of candles that are requested for an estimate.
-_SAMPLES = 24
+_SAMPLES = 32
 _CURVE_PAGES = 2
 
 

@@ -100,6 +100,7 @@ def summary(ingestion: Ingestion) -> dict[str, Any]:
         "requests_per_s": round(tally.requests / max(tally.seconds, 0.001), 3),
         "limit_per_s": None if limit is None else round(limit, 3),
         "errors": dict(tally.failures),
+        "plan": ingestion.plans,
         "products": [
             _document(ingestion, product, job) for product, job in _pairs(ingestion)
         ],

@@ -10,6 +10,7 @@ from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.ingest.facts import BatchRecorded, PageFetched
+from penstock.ingest.planner import Plans
 from penstock.ingest.products import Product
 from penstock.jobs.facts import JobDone, JobFailed
 from penstock.jobs.kinds import RequestRate
@@ -104,6 +105,8 @@ class Ingestion:
     tally: Tally
     rate: RequestRate
     """How many requests the exchange's limits allow."""
+    plans: Plans | None = None
+    """What was expected; None if the exchange was not available."""
     rows_before: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:

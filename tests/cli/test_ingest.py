@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shlex
-import signal
 import subprocess
 import threading
 import urllib.request
@@ -19,14 +18,19 @@ import pytest
 from tests.jobs_made import made_job
 
 from penstock.clock import SystemClock
+from penstock.connectors import ConnectorManager
+from penstock.ingest.registry import kinds
 from penstock.jobs.model import JobLock
 from penstock.jobs.product_locks import ProductLocks
+from penstock.jobs.service import JobService
 from penstock.market.events import Trade
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
+from penstock.throttle.gate import Limit
 
-from .conftest import invoke, started, urls, wait_until
+from .conftest import PENSTOCK, invoke, urls
+from .terminal import CTRL_C, terminal
 
 
 @pytest.fixture
@@ -97,33 +101,47 @@ def test_all_trades_of_a_range_are_fetched_once(folder: Path, exchange: str) -> 
     assert " rows from " not in again.stdout, "there is nothing to plan"
 
 
+async def set_limit(data: Path, *limits: Limit) -> None:
+    """Limit the requests of the fleet, or not any more."""
+    store = await open_store(f"sqlite:{data / 'state.db'}")
+    manager = ConnectorManager(store)
+    await manager.ensure_connector("binance")
+    await manager.edit("binance", limits=limits or None, version=None)
+    await JobService(store, kinds()).wake("binance")
+    await store.close()
+
+
 def test_a_stopped_one_continues_with_the_command_that_it_prints(
     folder: Path, exchange: str
 ) -> None:
     last = newest(exchange)
-    first = last - 40_000
-    words = ("--from-id", str(first), "--to-id", str(last), "--chunk-concurrency", "1")
-    data = str(folder / "with space")
-    command = ("ingest", "binance", "btc_usdt", *words, "--data-dir", data)
+    first = last - 50_000
+    ends = ("--from-id", str(first), "--to-id", str(last), "--chunk-concurrency", "5")
+    data = folder / "with space"
+    data.mkdir()
+    command = ("ingest", "binance", "btc_usdt", *ends, "--data-dir", str(data))
+    # Ten pages a minute or so: it cannot be done before it is stopped.
+    asyncio.run(set_limit(data, Limit(16, 60_000, "request")))
+    words = [*PENSTOCK, *command]
 
-    def has_rows() -> bool:
-        Path(data).mkdir(exist_ok=True)
-        return len(stored(Path(data))) > 5000
+    with terminal(words, size=(80, 24), folder=folder, environment=urls(exchange)) as shown:
+        shown.until_shown(
+            "BTCUSDT", "waits for the limit", "0 of 1 products done", "requests/s of 0.2667"
+        )
+        shown.type(CTRL_C)
+        code = shown.ended()
 
-    with started(*command, folder=folder, environment=urls(exchange)) as process:
-        wait_until(has_rows, process)
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
-
-    assert process.returncode == 130, errors
-    assert "not finished" in out
-    shown = shlex.split(errors.rsplit("Continue with: ")[-1])
-    assert shown == ["penstock", *command]
-    partly = stored(Path(data))
+    assert code == 130, shown.everything
+    assert "50,001 rows from /api/v3/historicalTrades" in shown.everything
+    assert "BTCUSDT: not finished;" in shown.text
+    again = shlex.split(shown.text.rsplit("Stopped. Continue with: ")[-1].replace("\n", ""))
+    assert again == ["penstock", *command]
+    partly = stored(data)
     assert 0 < len(partly) < last + 1 - first
 
-    other = invoke(*command[:3], "--from-id", str(first + 1), "--data-dir", data)
-    done = invoke(*shown[1:], "--json")
+    other = invoke(*command[:3], "--from-id", str(first + 1), "--data-dir", str(data))
+    asyncio.run(set_limit(data))
+    done = invoke(*again[1:], "--json")
 
     assert other.returncode == 2
     assert f"from id {first} to id {last}" in other.stderr
@@ -133,7 +151,7 @@ def test_a_stopped_one_continues_with_the_command_that_it_prints(
     (product,) = json.loads(done.stdout)["products"]
     assert product["rows"] == last + 1 - first - len(partly)
     assert product["rows_already_there"] == 0
-    assert stored(Path(data)) == truth(exchange, first, last)
+    assert stored(data) == truth(exchange, first, last)
 
 
 @contextmanager

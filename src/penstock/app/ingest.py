@@ -3,7 +3,7 @@
 import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from penstock.connectors.markets import Markets
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
+from penstock.ingest.facts import IngestStarted
 from penstock.ingest.ingestion import Ingestion, Tally, has_ended
 from penstock.ingest.planner import Plans, Survey, plan_all
 from penstock.ingest.products import (
@@ -39,6 +40,7 @@ from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, fan_out, quiet
+from penstock.throttle.gate import Limit
 
 # A user waits: what fails for other reasons than the limits and the circuit breaker is retried soon
 # or never.
@@ -142,10 +144,22 @@ class OpenIngest:
         rate = await kinds[left[0].type].request_rate(left[0]) if left else RequestRate()
         service = self.admin.job_service
         self.ingestion = Ingestion(
-            self.products, jobs, worker, service, clock, self.tally, rate, self.plans
+            self.products, jobs, worker, service, clock, self.tally, rate, self._used, self.plans
         )
         self.process.running(self._report)
+        self.process.listener(
+            IngestStarted(
+                exchange=self.products[0].new.exchange_id,
+                products=tuple(product.native for product in self.products),
+                workers=workers,
+                chunk_concurrency=settings.ingest.chunk_concurrency,
+                requests_per_s=rate.requests * 1000 / rate.window_ms if rate.window_ms else 0,
+            )
+        )
         return self.ingestion
+
+    def _used(self) -> Mapping[Limit, int]:
+        return self.gateways.open(self.products[0].new.exchange_id).gate.used()
 
     def _report(self) -> Report:
         assert self.ingestion is not None
@@ -174,7 +188,8 @@ async def open_ingest(
     listener = fan_out([tally, listener])
     async with RecordingProcess("ingest", settings, clock, listener) as process:
         store = await process.open_state()
-        gateways = await open_gateways(process, store)
+        # No other jobs wait, so a request may wait for the limits as long as any.
+        gateways = await open_gateways(process, store, settings.requests.acquire_timeout)
         markets = Markets(store, gateways, listener)
         admin = FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
         products = await find_products(admin, request)

@@ -27,7 +27,7 @@ from penstock.ingest.id_ranges import IdRange, IdRangeCursor
 from penstock.ingest.parallel import ParallelFetch
 from penstock.ingest.request_rate import request_rate
 from penstock.ingest.timed_gaps import open_within
-from penstock.ingest.trade_bounds import TradeBounds, is_dense
+from penstock.ingest.trade_bounds import Resolved, TradeBounds, is_dense
 from penstock.ingest.trade_pages import Covered, Page, Pager
 from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
@@ -157,7 +157,7 @@ class TradeBackfill:
         return not self._left.size
 
     async def _resolve(self) -> bool:
-        ids, note, starts_history = await self.bounds.resolve(self._cursor)
+        ids, note, starts_history = await self._bounds()
         if note:
             self.job_run.note("skipped", note)
         by_time = self.gateway.exchange.trade_pages == "after_ns"
@@ -169,6 +169,12 @@ class TradeBackfill:
             after_ns=0 if starts_history and by_time else None,
         )
         return await self.job_run.save(cursor)
+
+    async def _bounds(self) -> Resolved:
+        found = self.context.surveyed.pop(self.job_run.job.id, None)
+        if found is None or found.is_walk or found.from_id is None or found.to_id is None:
+            return await self.bounds.resolve(self._cursor)
+        return Resolved(IdRange(found.from_id, found.to_id), "; ".join(found.notes))
 
     def _concurrency(self) -> int:
         chosen = self.context.chunk_concurrency

@@ -105,14 +105,12 @@ def ask_ours(server: Server, folder: Path, **asked: object) -> Answer:
 
 def measure(server: Server, latency_s: float, name: str, folder: Path) -> Result:
     """The steady state of one configuration."""
-    workers, chunks = AUTO_WORKERS, "auto"
+    workers, chunks, possible = AUTO_WORKERS, None, float(RATE)
     if name != "auto":
         workers, chunks = (int(part) for part in name.split("x"))
-    possible = float(RATE)
-    if name != "auto":
-        possible = min(RATE, workers * int(chunks) / (latency_s + UPLINK_S / 2))
+        possible = min(RATE, workers * chunks / (latency_s + UPLINK_S / 2))
     answer = ask_ours(
-        server, folder, symbols=MARKETS[:workers], pages=10_000, chunks=chunks,
+        server, folder, symbols=MARKETS[:workers], pages=10_000, chunks=chunks or "auto",
         ramp_s=2 * latency_s + RAMP_S, seconds=max(SECONDS, FEWEST / possible),
     )  # fmt: skip
     times_ms = [

@@ -262,7 +262,7 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs fetch trades."""
+    """How backfills fetch trades and candles."""
 
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow

@@ -381,6 +381,8 @@ class Exchange:
     """How many of the latest candles are available; None if all are."""
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """For how many days candles are kept, for lengths that are not kept for ever."""
+    candle_page_size: int | None = None
+    """The most candles in a page, where pages can begin at any time of the history."""
     candle_span: int | None = None
     """How many intervals a page of candles covers, so that an empty page is not the end; None where
     a page begins with the next existing candle, however much later."""

@@ -1,7 +1,5 @@
 """``trades_backfill``: the trades of one market, from an id or a time to another."""
 
-from collections import Counter
-
 from msgspec.structs import replace
 
 from penstock.ingest.context import HandlerContext
@@ -24,8 +22,6 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
-        self._running: Counter[str] = Counter()
-        """The job runs of each exchange, which share its limit."""
 
     @classmethod
     def target(cls, market: Market, cursor: TradesCursor) -> TradesTarget:
@@ -59,13 +55,9 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     async def run(self, job_run: JobRun[TradesTarget, TradesCursor]) -> bool:
         """See ``JobKind``."""
-        name = job_run.job.exchange_id
-        self._running[name] += 1
-        try:
-            begun = await TradeBackfill.begin(self._context, job_run, lambda: self._running[name])
-            return await begun.go()
-        finally:
-            self._running[name] -= 1
+        with self._context.fetches.one_more(job_run.job.exchange_id):
+            backfill = await TradeBackfill.begin(self._context, job_run)
+            return await backfill.go()
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""

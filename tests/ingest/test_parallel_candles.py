@@ -12,6 +12,7 @@ from tests.jobs_made import made_job
 
 from penstock.errors import ExchangeError, RateLimited, UnexpectedAnswer
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.paged import PageCost, PagedEndpoint
 from penstock.ingest.candle_chunks import CandleChunk
 from penstock.ingest.candles import CandleWalk
 from penstock.ingest.chunks import MAX_ATTEMPTS
@@ -31,7 +32,8 @@ def parallel(
 ) -> World:
     """An exchange whose pages are known to have so many candles, and that answers in any order."""
     there = world(page=real_page or page)
-    there.gateway.exchange = replace(EXCHANGE, candle_page_size=page)
+    pages = PagedEndpoint("candles", "", (PageCost(page, 2),), page)
+    there.gateway.exchange = replace(EXCHANGE, paged=(pages,))
     there.listing.steps = lambda number: 1 + number * 7 % 5
     there.chunk_concurrency = concurrency
     return there

@@ -20,6 +20,8 @@ from penstock.errors import (
     BadJob,
     CircuitOpen,
     ExchangeError,
+    LockLost,
+    ProductLocked,
     RateLimited,
     UnexpectedAnswer,
     UnknownSymbol,
@@ -33,6 +35,7 @@ from penstock.ingest.registry import build, kinds
 from penstock.ingest.trade_range import TradesCursor
 from penstock.jobs.kinds import RequestRate
 from penstock.jobs.model import Job, NewJob
+from penstock.jobs.product_locks import ProductLocks
 from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.jobs.validation import admitted
@@ -44,7 +47,7 @@ from penstock.storage.log.keys import Stream, id_of_key
 from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
 
-BTC = Symbol.parse("btc_usdt")
+BTC, ETH = Symbol.parse("btc_usdt"), Symbol.parse("eth_usdt")
 STREAM = Stream("binance", "trades", "btc_usdt")
 NOW_MS = 1_700_000_000_000
 FIRST_MS = NOW_MS - 10_000_000
@@ -153,7 +156,7 @@ class Rest:
 
 class Maps:
     async def of(self, exchange_id: str) -> SymbolMap:
-        return SymbolMap(exchange_id, [("BTCUSDT", BTC)])
+        return SymbolMap(exchange_id, [("BTCUSDT", BTC), ("ETHUSDT", ETH)])
 
 
 class World:
@@ -361,7 +364,9 @@ async def test_jobs_of_one_worker_share_the_limit_and_the_last_one_has_all_of_it
     async def save(job_run: AnyRun) -> None:
         in_flight.append(world.client.in_flight)
 
-    jobs = [backfill(from_id=1, to_id=2000), backfill(from_id=2001, to_id=9000)]
+    cursor: Any = TradesCursor(from_id=2001, to_id=9000)
+    other = made_job("trades_backfill", cursor, timeframe=None, id="k", symbol="ETH/USDT")
+    jobs = [backfill(from_id=1, to_id=2000), other]
     job_runs = [AnyRun(job, save) for job in jobs]
     for job_run in job_runs:
         job_run.good_until_ns = 1 << 62
@@ -585,6 +590,56 @@ async def test_a_worker_whose_lease_has_ended_records_nothing() -> None:
 
     assert job_run.lost
     assert world.stored() == []
+
+
+LOCK = "product:binance:BTCUSDT"
+
+
+async def test_a_market_that_another_job_fetches_is_not_touched() -> None:
+    world = await World(Client("from_id", some(range(1, 20)))).open()
+    locks = ProductLocks(world.store, world.clock)
+    other = await locks.take(LOCK, changed(backfill(from_id=1), id="other"))
+
+    with pytest.raises(ProductLocked, match="for job other"):
+        await world.run(backfill(from_id=1, to_id=19))
+    assert (world.client.asked, world.stored()) == ([], [])
+
+    await other.release()
+    await finished(world, backfill(from_id=1, to_id=19))
+    assert world.stored() == [*range(1, 20)]
+    assert await locks.held() == []
+
+
+@every_way
+async def test_a_run_that_has_lost_its_lock_records_nothing_more(way: TradePages) -> None:
+    world = await World(Client(way, some(range(1, 40)))).open()
+    locks = ProductLocks(world.store, world.clock)
+    stored: list[int] = []
+
+    async def spoil(_client: Client, _cursor: int) -> None:
+        if world.stored() and not stored:
+            stored.extend(world.stored())
+            await locks.release(LOCK)
+            await locks.take(LOCK, changed(backfill(from_id=1), id="other"))
+
+    world.client.spoil = spoil
+    with pytest.raises(LockLost, match="took it"):
+        await world.run(backfill(from_id=1, to_id=39))
+
+    assert stored
+    assert world.stored() == stored
+    (held,) = await locks.held()
+    assert held.job_id == "other"
+
+
+async def test_a_job_continues_although_its_killed_worker_has_not_released_the_lock() -> None:
+    world = await World(Client("from_id", some(range(1, 20)))).open()
+    job = backfill(from_id=1, to_id=19)
+    await ProductLocks(world.store, world.clock).take(LOCK, job)
+
+    await finished(world, job)
+
+    assert world.stored() == [*range(1, 20)]
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,14 @@ from penstock.errors import (
     CircuitOpen,
     ConnectorPaused,
     ExchangeUnreachable,
+    LockLost,
+    ProductLocked,
     RateLimited,
     StoreUnreachable,
     UnknownSymbol,
 )
 from penstock.ingest.registry import kinds
-from penstock.jobs.facts import JobFailed, JobLost, StoreAnswers, StoreSilent
+from penstock.jobs.facts import JobFailed, JobLost, JobWaits, StoreAnswers, StoreSilent
 from penstock.jobs.kinds import AnyKind, JobKind, RequestRate
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob, Schedule
@@ -296,6 +298,8 @@ async def test_a_job_of_another_process_is_seen_within_the_next_look(shop: Shop)
         ),
         (StoreUnreachable("memory:", "silent"), "queued", 0),
         (ConnectorPaused("sim", "paused"), "queued", 0),
+        (ProductLocked("k", "h", "j", since_ms=START_MS, until_ms=START_MS), "queued", 0),
+        (LockLost("k", "h took it"), "queued", 0),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
@@ -317,6 +321,29 @@ async def test_an_error_is_answered_by_its_remedy(
         assert found.stats.fail == 1
     if state == "queued":
         assert found.next_run_at > START_MS + 500, "not on the spot"
+
+
+async def test_a_job_waits_for_a_lock_without_delaying_others(shop: Shop) -> None:
+    job, other = await shop.add("a"), await shop.add("b")
+    error = ProductLocked(
+        "k", "host/work-0/1", "j", since_ms=START_MS, until_ms=START_MS + 7_200_000
+    )
+
+    async def work(job_run: AnyRun) -> bool:
+        if job_run.job.id == job.id:
+            raise error
+        return True
+
+    worker = shop.worker(work)
+    async with shop.at_work(worker):
+        await shop.pass_time(70)
+        found = await shop.job_service.get(job.id)
+        assert (await shop.job_service.get(other.id)).stats.success == 1
+
+    assert worker.ended["waiting"] == 3, "at once, and every thirty seconds"
+    assert (found.events[-1].what, found.events[-1].detail) == ("waiting", str(error))
+    assert found.stats.fail == 0
+    assert [fact.reason for fact in shop.facts if isinstance(fact, JobWaits)] == [str(error)] * 3
 
 
 async def test_failures_back_off_and_end_with_the_reason(shop: Shop) -> None:

@@ -41,9 +41,18 @@ def draw_jobs(found: Sequence[Job], kinds: Mapping[str, AnyKind]) -> None:
         console.print(line)
         for detail in [] if is_wide else wrapped(f"{job.type}: {words}", width - 2):
             console.print(Text("  ").append_text(detail))
-        if job.state == "failed" and job.stats.last_error:
-            for detail in wrapped(job.stats.last_error, width - 2, "red"):
+        if reason := _reason(job):
+            for detail in wrapped(reason, width - 2, _STYLES.get(job.state, "yellow")):
                 console.print(Text("  ").append_text(detail))
+
+
+def _reason(job: Job) -> str:
+    """Why it has failed, or what it waits for."""
+    if job.state == "failed":
+        return job.stats.last_error or ""
+    if job.status != "active" or job.state not in ("queued", "waiting_rate_limit"):
+        return ""
+    return next((event.detail for event in job.events[-1:] if event.what == "waiting"), "")
 
 
 def _state(job: Job) -> Text:

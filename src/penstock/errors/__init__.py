@@ -50,12 +50,19 @@ PenstockError
 ├── UnknownJob             no job has that id
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
+├── ProductLocked          another job run fetches that market: wait until it has ended
+├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
+├── BadTick                what should be stored as a tick is none
+├── BadProcess             a process cannot be registered as it is described; ``field`` says why
+├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
     ├── StoreUnreachable   no answer from the database in time: back off and retry
+    ├── LoginRejected      the database rejected name or password: correct its URL
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
 Messages state what happened and what to do about it. Catch the widest class that the caller can
@@ -91,6 +98,7 @@ from penstock.errors.limits import (
     NeverGranted,
     UnknownCategory,
 )
+from penstock.errors.live import BadProcess, BadTick, UnknownProcess
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -110,6 +118,7 @@ from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
     LogDamaged,
+    LoginRejected,
     NewerStore,
     NotOurRecord,
     SealConflict,
@@ -126,7 +135,10 @@ from penstock.errors.work import (
     ConnectorPaused,
     JobEnded,
     JobRunning,
+    LockLost,
     NotStreaming,
+    ProductLocked,
+    UnfinishedJob,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -139,9 +151,11 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadProcess",
     "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadTick",
     "BadTime",
     "Banned",
     "BusUnreachable",
@@ -156,7 +170,9 @@ __all__ = [
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
+    "LockLost",
     "LogDamaged",
+    "LoginRejected",
     "MalformedLevels",
     "MalformedSymbol",
     "MissingExtra",
@@ -171,6 +187,7 @@ __all__ = [
     "NotStreaming",
     "PenstockError",
     "PortInUse",
+    "ProductLocked",
     "RateLimited",
     "SealConflict",
     "SlotInUse",
@@ -178,6 +195,7 @@ __all__ = [
     "StorageFull",
     "StoreUnreachable",
     "UnexpectedAnswer",
+    "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",
@@ -186,6 +204,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKind",
     "UnknownMethod",
+    "UnknownProcess",
     "UnknownSlot",
     "UnknownStream",
     "UnknownSymbol",

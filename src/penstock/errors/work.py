@@ -1,6 +1,7 @@
 """Errors of connectors, jobs and collectors that do not exist or are in the wrong state."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from penstock.errors.base import PenstockError
 
@@ -84,6 +85,37 @@ class JobEnded(PenstockError):
         )
 
 
+class UnfinishedJob(PenstockError):
+    """A product has an unfinished job that fetches another range."""
+
+    def __init__(self, product: str, job_id: str, doing: str, resume: str, delete: str) -> None:
+        self.product, self.job_id = product, job_id
+        super().__init__(
+            f"{product} has an unfinished job {job_id}: {doing}. Nothing was changed. Continue that"
+            f" one with: {resume} – or delete it, which keeps its records: {delete}"
+        )
+
+
+class ProductLocked(PenstockError):
+    """Another job run holds the lock of a product. Times are the store's."""
+
+    def __init__(self, key: str, holder: str, job_id: str, *, since_ms: int, until_ms: int) -> None:
+        self.key, self.holder, self.job_id = key, holder, job_id
+        self.since_ms, self.until_ms = since_ms, until_ms
+        super().__init__(
+            f"{key} is locked by {holder} for job {job_id}, since {_time(since_ms)} until"
+            f" {_time(until_ms)} unless renewed. Wait until that job has ended, or pause it."
+        )
+
+
+class LockLost(PenstockError):
+    """The lock of a product was lost while it was in use."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key, self.reason = key, reason
+        super().__init__(f"The lock {key} was lost: {reason}. Nothing more was recorded.")
+
+
 class NotStreaming(PenstockError):
     """The collector has not started, or has stopped."""
 
@@ -93,3 +125,7 @@ class NotStreaming(PenstockError):
             f"The collector of {exchange} has not started or has stopped. Nothing was changed."
             " Retry when it runs."
         )
+
+
+def _time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

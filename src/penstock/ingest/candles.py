@@ -25,7 +25,13 @@ from penstock.ingest.candle_chunks import CandleBatch, CandleChunk, CandleChunkQ
 from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.history import complete_until, iso, kept_from_ms, longest
+from penstock.ingest.history import (
+    complete_until,
+    intervals_per_page,
+    iso,
+    kept_from_ms,
+    longest,
+)
 from penstock.ingest.page_concurrency import page_concurrency
 from penstock.ingest.parallel import ParallelFetch
 from penstock.jobs.model import Cursor
@@ -154,7 +160,7 @@ class CandleWalk:
     async def _go_on_in_parallel(self, start_ms: int, end_ms: int) -> bool:
         """Record candles that ended long ago, from the open time of one; whether to continue."""
         exchange, fixed_ms = self.gateway.exchange, self.interval.fixed_ms
-        size = exchange.candle_span or exchange.candle_page_size
+        size = intervals_per_page(exchange)
         if size is None or fixed_ms is None:
             return True
         # By both clocks, as the readers of responses only know this machine's.

@@ -6,7 +6,7 @@ its lease has expired; no failure detection is needed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -69,11 +69,18 @@ class QueueHead(NamedTuple):
 class Leases:
     """The jobs of a store, for workers. ``at_ms`` is the store's time.
 
-    Only jobs of ``kinds`` are claimed; others are of a newer version, and left to it.
+    Only jobs of ``kinds`` are claimed; others are of a newer version, and left to it. With ``only``
+    no jobs but those with these ids are claimed.
     """
 
-    def __init__(self, store: StateStore, kinds: Mapping[str, AnyKind]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        kinds: Mapping[str, AnyKind],
+        only: Collection[str] | None = None,
+    ) -> None:
         self.store, self._kinds = store, kinds
+        self._only = [] if only is None else [Condition("id", "in", tuple(only))]
 
     async def claim(
         self,
@@ -117,7 +124,7 @@ class Leases:
     ) -> list[Job]:
         """Claim jobs of the first queue that rank before the head of every other queue."""
         first, patch = heads[0], transitions.claimed(worker, lease_ms)
-        query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]))
+        query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]), *self._only)
         found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
         return [_begun(document, as_job(document, self._kinds), lease_ms) for document in found]
 
@@ -167,11 +174,16 @@ class Leases:
         return await self._write_one(job, transitions.waiting(job, at_ms, until_ms, reason))
 
     async def release(
-        self, job: Job, at_ms: int, reason: str, due_ms: int | None = None
+        self,
+        job: Job,
+        at_ms: int,
+        reason: str,
+        due_ms: int | None = None,
+        what: Literal["parked", "waiting"] = "parked",
     ) -> Job | None:
         """Save a run that ended before the work is done. It is due at ``due_ms``, or at once."""
         due_ms = at_ms if due_ms is None else due_ms
-        return await self._write_one(job, transitions.released(job, at_ms, reason, due_ms))
+        return await self._write_one(job, transitions.released(job, at_ms, reason, due_ms, what))
 
     async def _queue_heads(
         self, busy: Collection[str], awake: Condition, passed: Collection[JobQueue] = ()
@@ -190,7 +202,7 @@ class Leases:
             if row["status"] == "active" and row["state"] not in _RESTING
         }
         asked = [
-            queue.query(awake)
+            queue.query(awake, *self._only)
             for queue in queues.difference(passed)
             if queue.exchange_id not in closed and queue.type in self._kinds
         ]

@@ -1,8 +1,8 @@
 """Saves the outcome of a job run.
 
-Errors are grouped by their remedy. No budget: the job waits, and no attempt is counted. A cause
-outside of the job: it is released. A retry cannot help: it has failed. All other errors, unexpected
-ones included, are retried with increasing delays.
+Errors are grouped by their remedy. No budget, or a market that another job run has locked: the job
+waits, and no attempt is counted. A cause outside of the job: it is released. A retry cannot help:
+it has failed. All other errors, unexpected ones included, are retried with increasing delays.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,10 @@ from penstock.errors import (
     CircuitOpen,
     ConnectorPaused,
     CostExceedsLimit,
+    LockLost,
     MalformedSymbol,
     PenstockError,
+    ProductLocked,
     RateLimited,
     StoreUnreachable,
     UnknownExchange,
@@ -46,6 +48,8 @@ _HOPELESS = (
 _NOT_ITS_FAULT = (ConnectorPaused, StoreUnreachable)
 # Causes outside of the job may last; an immediate retry would only add load.
 _ASIDE_MS = 1_000
+# The holder of a lock may release it at any time.
+_LOCKED_MS = 30_000
 # The store's time is known here to within a round trip; rather late than early.
 _DOUBT_MS = 50
 
@@ -88,6 +92,8 @@ class Outcomes:
                 return await self._done(job_run, at_ms)
             case RateLimited() | Banned() | CircuitOpen():
                 return await self._wait(job_run, at_ms, result)
+            case ProductLocked() | LockLost():
+                return await self._wait_for_lock(job_run, at_ms, str(result))
             case Exception() if not isinstance(result, _NOT_ITS_FAULT):
                 return await self._fail(job_run, at_ms, result)
             case Exception():
@@ -125,6 +131,15 @@ class Outcomes:
             )
             self._emit(fact)
         return Outcome("waiting", wait_ms)
+
+    async def _wait_for_lock(self, job_run: AnyRun, at_ms: int, reason: str) -> Outcome:
+        job, due_ms = job_run.job, at_ms + _LOCKED_MS
+        written = await self._leases.release(job, at_ms, reason, due_ms, what="waiting")
+        if self._kept(job_run, written):
+            self._emit(
+                JobWaits(job=job.id, exchange=job.exchange_id, wait_ms=_LOCKED_MS, reason=reason)
+            )
+        return Outcome("waiting")
 
     async def _request_rate(self, job: Job) -> RequestRate:
         try:

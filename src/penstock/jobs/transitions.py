@@ -5,7 +5,7 @@ while a worker holds it, the end of the lease; a job without one is not claimed.
 exchange, type and claim priority are a queue, which is claimed in the order of ``wake_at``.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -72,10 +72,12 @@ def waiting(job: Job, at_ms: int, until_ms: int, reason: str) -> Patch:
     }
 
 
-def released(job: Job, at_ms: int, reason: str, due_ms: int) -> Patch:
+def released(
+    job: Job, at_ms: int, reason: str, due_ms: int, what: Literal["parked", "waiting"]
+) -> Patch:
     """Its worker releases it in the middle; another may continue."""
     state = "queued" if job.status == "active" else "idle"
-    return {**_unlocked(job, at_ms, "parked", reason, due_ms=due_ms), "state": state}
+    return {**_unlocked(job, at_ms, what, reason, due_ms=due_ms), "state": state}
 
 
 def ended(job: Job, at_ms: int) -> Job:

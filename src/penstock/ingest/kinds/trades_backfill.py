@@ -8,6 +8,7 @@ from penstock.ingest.trade_range import TradesCursor, TradesTarget, target_of
 from penstock.ingest.trades import has_consecutive_ids, page_rate
 from penstock.jobs.kinds import JobKind, Market, RequestRate
 from penstock.jobs.model import Job
+from penstock.jobs.product_locks import ProductLocks
 from penstock.jobs.run import JobRun
 from penstock.market.channels import TRADES
 
@@ -57,7 +58,8 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
         """See ``JobKind``."""
         with self._context.fetches.one_more(job_run.job.exchange_id):
             backfill = await TradeBackfill.begin(self._context, job_run)
-            return await backfill.go()
+            locks = ProductLocks(self._context.job_service.store, self._context.clock)
+            return await locks.run(backfill.lock_key, job_run.job, backfill.go)
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""

@@ -186,6 +186,8 @@ SEALS = Table(
 
 BREAKERS = Table(name="breakers", fields={"exchange_id": "text"})
 
+LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -202,4 +204,5 @@ SCHEMA: Schema = (
     (COVERAGE, GAPS),
     (SEALS,),
     (BREAKERS,),
+    (LOCKS,),
 )

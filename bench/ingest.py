@@ -8,7 +8,9 @@ and some seconds have passed, in which the burst is spent. A share is that rate 
 possible, min(limit, concurrency ÷ latency).
 
 Then 3,000 pages with the limits raised, for memory and CPU, and 200 pages next to a plain loop over
-ccxt's ``fetch_trades``, at half a second and with the exchange's limits for both.
+ccxt's ``fetch_trades``, at half a second and with the exchange's limits for both. Ours are planned
+before; the plan's time is compared with what the pages took from the moment that the ends of the
+range were known. Plans and jobs each have to find these first.
 """
 
 import json
@@ -31,12 +33,13 @@ LATENCIES_S = (3.0, 0.5)
 UPLINK_S = 0.02
 CONFIGURATIONS = ("1x1", "1x6", "2x6", "5x9", "auto", "10x20")
 AUTO_WORKERS = 3
-RAMP_S, SECONDS = 5.0, 20.0
+RAMP_S, SECONDS = 5.0, 18.0
 FEWEST = 15
 """Requests that are measured at least: one at a time takes longer for as many."""
 FIRST_ID = 1_000_000
 MANY_PAGES, MANY_MARKETS = 3000, 3
 PEER_PAGES = 200
+PLANNED_PAGES, PLANNED_LATENCY_S = 300, 3.0
 MARKETS = (
     "btc_usd", "eth_usd", "sol_usd", "xrp_usd", "ltc_usd", "ada_usd", "doge_usd", "btc_usdt",
     "btc_eur", "eth_btc",
@@ -96,6 +99,7 @@ def refusals(server: Server) -> int:
 def ask_ours(server: Server, folder: Path, **asked: object) -> Answer:
     """Run our side in a new process."""
     usual = {"ramp_s": 0, "seconds": 0, "per_s": None, "first_id": FIRST_ID, "chunks": "auto"}
+    usual["plan"] = False
     question = {
         "address": f"http://127.0.0.1:{server.port}", "folder": str(folder), **usual, **asked
     }  # fmt: skip
@@ -200,7 +204,7 @@ def ccxt_python() -> Path:
 def compare_with_ccxt(folder: Path) -> dict[str, object]:
     """The same pages of one market, by ours and by a plain loop, on the same simulator."""
     with simulating(0.5) as server:
-        ours = ask_ours(server, folder, symbols=MARKETS[:1], pages=PEER_PAGES)
+        ours = ask_ours(server, folder, symbols=MARKETS[:1], pages=PEER_PAGES, plan=True)
         with running("ccxt", ccxt_python(), "bench.peers.ccxt_ingest") as side:
             question = {
                 "address": f"http://127.0.0.1:{server.port}", "symbol": "BTC/USD",
@@ -217,7 +221,22 @@ def compare_with_ccxt(folder: Path) -> dict[str, object]:
         "faster": round(theirs["wall_s"] / ours["wall_s"], 2),
         "http_429": refused,
         "version": theirs["version"],
+        "eta": compare_with_plan(ours),
     }
+
+
+def compare_with_plan(answer: Answer) -> dict[str, float]:
+    """How long the pages took, and should have taken."""
+    error = abs(answer["eta_s"] / answer["fetch_s"] - 1)
+    rounded = {name: round(answer[name], 1) for name in ("eta_s", "fetch_s", "wall_s")}
+    return {**rounded, "error": round(error, 3)}
+
+
+def plan_slow(folder: Path) -> dict[str, float]:
+    """The same comparison, at another latency."""
+    with simulating(PLANNED_LATENCY_S) as server:
+        answer = ask_ours(server, folder, symbols=MARKETS[:1], pages=PLANNED_PAGES, plan=True)
+    return compare_with_plan(answer)
 
 
 def main() -> Mapping[str, object]:
@@ -227,6 +246,7 @@ def main() -> Mapping[str, object]:
         many = fetch_many(folder / "many")
         print(f"   {json.dumps(many)}", flush=True)
         beside = compare_with_ccxt(folder / "beside")
-        print(f"   {json.dumps(beside)}", flush=True)
+        eta = {"latency_0.5s": beside.pop("eta"), "latency_3s": plan_slow(folder / "planned")}
+        print(f"   {json.dumps(beside)}\n   {json.dumps(eta)}", flush=True)
         figures = compare_configurations(folder)
-    return {**figures, "many_pages": many, "vs_ccxt": beside}
+    return {**figures, "many_pages": many, "vs_ccxt": beside, "eta": eta}

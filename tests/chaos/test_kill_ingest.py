@@ -1,11 +1,10 @@
 """``penstock ingest`` that is killed again and again fetches everything once.
 
 Rounds alternate between trades and candles of two products of the simulated Coinbase. In each, the
-same command is started, ended by ``kill -9`` at a moment drawn from a seed, while it starts or works,
-and started again, until nothing is left. After each kill somebody looks whether a cursor is ahead of
-the data. At the end of a round the records equal the simulator's ledger, each is there
-once, and no request was refused. ``make chaos-ingest`` does it 100 times; ``SEED=…`` repeats a
-schedule.
+same command is started, ended by ``kill -9`` at a moment drawn from a seed, while it starts or
+works, and started again, until nothing is left. After each kill somebody looks whether a cursor is
+ahead of the data. At the end of a round the records equal the simulator's ledger, and each is there
+once; no request was refused. ``make chaos-ingest`` does it 100 times; ``SEED=…`` repeats it.
 """
 
 import json

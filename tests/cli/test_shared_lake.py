@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -17,6 +18,7 @@ from tests.waiting import PATIENCE_S
 import penstock
 from penstock.coverage.gap_rows import GapRows
 from penstock.dataset.dataset import Dataset
+from penstock.errors import PenstockError
 from penstock.simulator.judge import Evidence, Findings, Judge, SeenTrade
 from penstock.storage.state import open_store
 
@@ -81,15 +83,33 @@ def test_records_of_two_folders_are_one_frame(
 
 
 def collect(folder: Path, told: dict[str, str], markets: dict[str, list[str]]) -> None:
-    """Collect in several data folders for some seconds."""
+    """Collect in several data folders until each has trades of each of its markets."""
+    began = datetime.now(UTC)
+
+    def has_trades(name: str, slug: str) -> bool:
+        try:
+            data = penstock.open(folder / name, state_url=told["PENSTOCK_STATE_URL"])
+            return any(True for _ in data.trades(MARKETS[slug], since=began, on_gap="ignore"))
+        except PenstockError:
+            return False  # there is no such folder or market yet
+
     with ExitStack() as stack:
-        collectors = []
-        for name, symbols in markets.items():
-            words = ("collect", "binance", *symbols, "--seconds", "4", "--data-dir", name)
-            collectors.append(stack.enter_context(started(*words, folder=folder, environment=told)))
+        collectors = [
+            stack.enter_context(
+                started(
+                    *("collect", "binance", *slugs, "--data-dir", name),
+                    folder=folder,
+                    environment=told,
+                )
+            )
+            for name, slugs in markets.items()
+        ]
+        for name, slugs in markets.items():
+            for slug in slugs:
+                wait_until(partial(has_trades, name, slug), collectors[0], every_s=1)
         for each in collectors:
-            _, errors = each.communicate(timeout=PATIENCE_S)
-            assert each.returncode == 0, errors
+            code, _, errors = stopped(each)
+            assert code == 0, errors
 
 
 def fill_gaps_and_fetch_candles(folder: Path, told: dict[str, str]) -> None:

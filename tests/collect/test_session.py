@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -352,6 +352,25 @@ async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) 
     await under_test.run(stop)
 
     assert backend.trades == [1]
+
+
+async def test_what_arrives_while_it_ends_is_recorded_before_the_marker(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        number = 0
+        with suppress(ConnectionError):
+            while not socket.closed:
+                number += 1
+                await socket.send_str(trade_frame(number))
+                await asyncio.sleep(0)
+
+    exchange, backend = ToyExchange(behave), Backend()
+    await listen(exchange)
+    async with running(session(exchange, backend)):
+        await backend.until(lambda: bool(backend.trades))
+
+    events = [event for batch in backend.batches for event in batch]
+    marked = next(at for at, event in enumerate(events) if isinstance(event, Disconnect))
+    assert all(isinstance(event, Disconnect) for event in events[marked:])
 
 
 async def test_what_came_before_a_cut_is_read_before_it(listen: Listen) -> None:

@@ -15,7 +15,6 @@ from penstock.exchanges.base import (
     ApiError,
     Exchange,
     ExchangeClient,
-    RawRequest,
     Request,
     SymbolMap,
 )
@@ -23,6 +22,7 @@ from penstock.exchanges.clients import client_for
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import HttpTransport
+from penstock.exchanges.raw_request import RawRequest
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit

@@ -305,9 +305,10 @@ def test_the_only_connection_is_opened_again_and_its_loss_is_marked_for_each_sym
 
 def test_an_end_that_was_wanted_is_marked_as_one_and_nothing_is_opened_again() -> None:
     made = bench()
-    made.shard.stop(made.now_ns)
+    made.shard.stop()
     assert made.asks() == [(1, Close("stopped"))]
     made.shard.closed(1, "closed", made.now_ns)
+    made.shard.stopped(made.now_ns)
     made.pass_s(5)
 
     assert {reason for *_, reason, _ in markers(made.shard)} == {"stopped"}
@@ -562,14 +563,37 @@ def test_what_is_removed_and_what_is_stopped_leaves_markers() -> None:
     made.pass_s(1)
     made.shard.remove(Subscription("trades", (B,)), made.now_ns)
     assert markers(made.shard) == [(B.slug, ("trades",), "removed", last_message_ns)]
-    made.shard.stop(made.now_ns)
+    made.shard.stop()
+    made.shard.stopped(made.now_ns)
     assert markers(made.shard) == [(A.slug, ("trades", "book_deltas"), "stopped", last_message_ns)]
+
+
+@pytest.mark.parametrize("redundancy", [1, 2])
+def test_what_arrives_while_connections_are_closed_comes_before_the_marker(redundancy: int) -> None:
+    made = streaming(TRADES, plan=replace(QUICK, redundancy=redundancy))
+    if redundancy > 1:
+        made.open(2)
+    made.shard.take_events()
+    made.shard.stop()
+    made.pass_s(1)
+    made.bring(1, *trades(1))
+    made.shard.closed(1, "closed", made.now_ns)
+    if redundancy > 1:
+        made.shard.closed(2, "closed", made.now_ns)
+    made.shard.stopped(made.now_ns)
+
+    *received, last = made.shard.take_events()
+    assert received
+    assert not any(isinstance(each, Disconnect) for each in received[: len(trades(1))])
+    assert isinstance(last, Disconnect)
+    assert last.since_ns == made.now_ns
 
 
 def test_a_shard_that_was_never_open_is_stopped_without_a_marker() -> None:
     shard = Shard("toy", NumberedDialect, [TRADES], lambda: 0.0, QUICK)
     shard.start(0)
-    shard.stop(1)
+    shard.stop()
+    shard.stopped(1)
     assert markers(shard) == []
 
 

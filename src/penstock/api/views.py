@@ -157,7 +157,7 @@ def job_view(job: Job) -> JobView:
     Its target is shown as the market, the key and what the cursor says of it.
     """
     fields = asdict(job)
-    for apart in ("events", "target", "is_known"):
+    for apart in ("events", "target", "asked", "is_known"):
         del fields[apart]
     stats = {
         **asdict(job.stats),

@@ -23,6 +23,7 @@ from penstock.jobs.worker import Worker
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
 from penstock.runtime.stores import lake_to_read
+from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, fan_out, quiet
 
 
@@ -41,29 +42,8 @@ async def open_worker(
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
-        recorder, _ = process.open_recorder()
-        impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
-        gateways = FleetGateways(store, replace(settings, requests=impatient), clock, listener)
-        await process.stack.enter_async_context(aclosing(gateways))
-        reader = process.stack.enter_context(closing(process.log.reader()))
-        job_service = JobService(store, registry.kinds())
-        markets = Markets(store, gateways, listener)
-        gaps = GapRows(store)
-        context = HandlerContext(
-            gateways,
-            markets,
-            recorder,
-            clock,
-            reader,
-            job_service,
-            gaps,
-            listener,
-            process.log_id,
-            process.coverage,
-            partial(lake_to_read, settings),
-            settings.ingest.chunk_concurrency,
-        )
-        await check_claims(context)
+        gateways = await open_gateways(process, store)
+        context = await open_context(process, store, gateways)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
@@ -75,6 +55,44 @@ async def open_worker(
         )
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker
+
+
+async def open_gateways(process: RecordingProcess, store: StateStore) -> FleetGateways:
+    """Open the gateways of a process that runs jobs: a job without budget is soon released."""
+    settings = process.settings
+    impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
+    settings = replace(settings, requests=impatient)
+    gateways = FleetGateways(store, settings, process.clock, process.listener)
+    return await process.stack.enter_async_context(aclosing(gateways))
+
+
+async def open_context(
+    process: RecordingProcess, store: StateStore, gateways: FleetGateways
+) -> HandlerContext:
+    """Open what jobs need, in a process that owns its slot, and check what earlier ones recorded.
+
+    Raises:
+        ConfigError: a publisher cannot be opened.
+        StorageError: the log or the state cannot be read.
+    """
+    settings = process.settings
+    recorder, _ = process.open_recorder()
+    context = HandlerContext(
+        gateways,
+        Markets(store, gateways, process.listener),
+        recorder,
+        process.clock,
+        process.stack.enter_context(closing(process.log.reader())),
+        JobService(store, registry.kinds()),
+        GapRows(store),
+        process.listener,
+        process.log_id,
+        process.coverage,
+        partial(lake_to_read, settings),
+        settings.ingest.chunk_concurrency,
+    )
+    await check_claims(context)
+    return context
 
 
 def _report(worker: Worker, most: int) -> Report:

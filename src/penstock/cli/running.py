@@ -27,8 +27,6 @@ _LOOK_S = 0.5
 """Interval at which a background process checks whether it is in the foreground."""
 _LONGEST_COMMAND = 200
 """Maximum characters of a command that is printed again; it may have hundreds of markets."""
-_LINE_NS = 10_000_000_000
-"""Interval between lines where no view is drawn."""
 
 
 class View(NamedTuple):
@@ -38,6 +36,8 @@ class View(NamedTuple):
     describe: Callable[[], str]
     below: str = ""
     """Text that is written below the last frame, which leaves room for it."""
+    line_s: float = 10.0
+    """Seconds between lines where no view is drawn."""
 
 
 def in_foreground() -> bool:
@@ -109,7 +109,7 @@ async def run_shown(
 
 
 async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
-    """Until ``stop`` is set, redraw a view on a terminal; elsewhere log a line every ten seconds.
+    """Until ``stop`` is set, redraw a view on a terminal; elsewhere log a line now and then.
 
     In the background only lines are logged, as another process may draw on the terminal.
     """
@@ -124,7 +124,7 @@ async def show_until(stop: asyncio.Event, clock: Clock, view: View) -> None:
                 await wait_for(stop, clock, _DRAW_S)
                 continue
             painter.leave()
-            if clock.monotonic_ns() - line_ns >= _LINE_NS:
+            if clock.monotonic_ns() - line_ns >= view.line_s * 1_000_000_000:
                 line_ns = clock.monotonic_ns()
                 log_info("running", now=view.describe())
             await wait_for(stop, clock, _LOOK_S)

@@ -114,7 +114,7 @@ class Session:
                 self.shard.start(self._clock.now_ns())
                 self._run_commands()
                 await stop.wait()
-                self.shard.stop(self._clock.now_ns())
+                self.shard.stop()
                 self._run_commands = lambda: None
                 await asyncio.gather(*(self._close(number, "stopped") for number in self._sockets))
                 for action in self._tasks:
@@ -122,6 +122,8 @@ class Session:
         except ExceptionGroup as failures:
             # Callers expect the error itself, not the group.
             raise failures.exceptions[0] from None
+        self._read()
+        self.shard.stopped(self._clock.now_ns())
         await self._flush()
 
     def connected_since_ns(self) -> int | None:

@@ -262,8 +262,10 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs fetch trades."""
+    """How ``trades_backfill`` jobs and ``penstock ingest`` fetch trades."""
 
+    workers: Count = 3
+    """Products that ``penstock ingest`` fetches concurrently."""
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""

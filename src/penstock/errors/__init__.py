@@ -54,6 +54,7 @@ PenstockError
 ├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
+├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
@@ -133,6 +134,7 @@ from penstock.errors.work import (
     NotLocked,
     NotStreaming,
     ProductLocked,
+    UnfinishedJob,
     UnknownConnector,
     UnknownJob,
     UnknownKind,
@@ -187,6 +189,7 @@ __all__ = [
     "StorageFull",
     "StoreUnreachable",
     "UnexpectedAnswer",
+    "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",

@@ -85,6 +85,17 @@ class JobEnded(PenstockError):
         )
 
 
+class UnfinishedJob(PenstockError):
+    """A product has an unfinished job that fetches another range."""
+
+    def __init__(self, product: str, job_id: str, doing: str, resume: str, delete: str) -> None:
+        self.product, self.job_id = product, job_id
+        super().__init__(
+            f"{product} has an unfinished job {job_id}: {doing}. Nothing was changed. Continue that"
+            f" one with: {resume} – or delete it, which keeps its records: {delete}"
+        )
+
+
 class ProductLocked(PenstockError):
     """Another job run holds the lock of a product. Times are the store's."""
 

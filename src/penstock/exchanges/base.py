@@ -12,6 +12,8 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
+from penstock.exchanges.paged import PagedEndpoint
+from penstock.exchanges.raw_request import RawRequest
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval
 from penstock.market.symbol import Symbol
@@ -26,15 +28,6 @@ T_co = TypeVar("T_co", covariant=True)
 def valid_at(values: Mapping[int, T], at_ms: int) -> T:
     """The value that is valid at a time, of values by the time (ms) from which they are valid."""
     return values[max(from_ms for from_ms in values if from_ms <= at_ms)]
-
-
-class RawRequest(NamedTuple):
-    """An HTTP request built by another client library; it is sent unchanged."""
-
-    url: str
-    method: str = "GET"
-    headers: Mapping[str, str] = MappingProxyType({})
-    body: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -371,6 +364,8 @@ class Exchange:
     trade_pages: TradePages = "from_id"
     trade_page_size: int = 1000
     """The most trades in a page."""
+    paged: tuple[PagedEndpoint, ...] = ()
+    """The endpoints for old trades and candles, among which the planner chooses."""
     trade_id_at: Callable[[int], int] | None = None
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None

@@ -18,7 +18,7 @@ from yarl import URL
 from penstock import __version__
 from penstock.config import Requests
 from penstock.errors import NeverSent, NoAnswer
-from penstock.exchanges.base import RawRequest
+from penstock.exchanges.raw_request import RawRequest
 
 # The largest response needed, a full market listing, is a quarter of this.
 LARGEST_ANSWER = 64_000_000

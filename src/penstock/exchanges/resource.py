@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.exchanges.answers import UNREADABLE, decoded
 from penstock.exchanges.base import ApiError, Request
+from penstock.exchanges.paged import PageCost, PagedEndpoint
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -31,6 +32,24 @@ class Resource(Generic[R]):
         self._path, self._cost, self._category = path, cost, category
         hook: Any = str if bare_numbers else None
         self.decode: Callable[[bytes], R] = msgspec.json.Decoder(structure, float_hook=hook).decode
+
+    def paged(
+        self,
+        channel: str,
+        rows: int,
+        default_rows: int | None = None,
+        *,
+        of: str = "{}",
+        span_ms: int | None = None,
+        kept_days: int | None = None,
+    ) -> PagedEndpoint:
+        """The resource as pages of up to ``rows`` rows, which all cost the same.
+
+        Without ``default_rows``, a page has as many rows by default.
+        """
+        costs = (PageCost(rows, self._cost),)
+        path = self._path.format(of)
+        return PagedEndpoint(channel, path, costs, default_rows or rows, span_ms, kept_days)
 
     def request(
         self,

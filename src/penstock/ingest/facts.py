@@ -24,3 +24,64 @@ class GapWatchFailed(Fact, frozen=True, kw_only=True):
     level: ClassVar[Level] = "error"
 
     error: str
+
+
+class BackfillStarted(Fact, frozen=True, kw_only=True):
+    """The trades of a range are fetched, or the rest of them after an interruption.
+
+    ``pages`` is how many requests that takes, and ``concurrency`` how many are in flight; both are
+    0 where each page is known only from the one before.
+    """
+
+    exchange: str
+    symbol: str
+    first_id: int
+    last_id: int
+    pages: int
+    concurrency: int
+
+
+class PageFetched(Fact, frozen=True, kw_only=True):
+    """A page of trades was fetched. ``took_ms`` includes the wait for the limit."""
+
+    level: ClassVar[Level] = "debug"
+
+    exchange: str
+    symbol: str
+    trades: int
+    took_ms: int
+
+
+class PageRefused(Fact, frozen=True, kw_only=True):
+    """An exchange refused a page because of its limit; it is requested again, up to ``attempts``
+    times."""
+
+    level: ClassVar[Level] = "warning"
+
+    exchange: str
+    symbol: str
+    first_id: int
+    attempt: int
+    attempts: int
+
+
+class BatchRecorded(Fact, frozen=True, kw_only=True):
+    """A batch of pages was recorded; ``held`` of its trades were in the log already."""
+
+    level: ClassVar[Level] = "debug"
+
+    exchange: str
+    symbol: str
+    recorded: int
+    held: int
+    absent: int
+    """Ids that the exchange does not have."""
+
+
+class BackfillDone(Fact, frozen=True, kw_only=True):
+    """All trades of a range are recorded. ``trades`` were recorded by all runs of the job."""
+
+    exchange: str
+    symbol: str
+    trades: int
+    batches: int

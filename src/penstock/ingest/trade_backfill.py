@@ -11,11 +11,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from penstock.errors import UnexpectedAnswer
+from penstock.errors import RateLimited, UnexpectedAnswer
 from penstock.exchanges.base import ExchangeClient, Request
-from penstock.ingest.chunks import Batch, Chunk, ChunkQueue
+from penstock.ingest.chunks import MAX_ATTEMPTS, Batch, Chunk, ChunkQueue
 from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.facts import (
+    BackfillDone,
+    BackfillStarted,
+    BatchRecorded,
+    PageFetched,
+    PageRefused,
+)
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor
 from penstock.ingest.parallel import ParallelFetch
 from penstock.ingest.request_rate import request_rate
@@ -25,7 +32,7 @@ from penstock.ingest.trade_pages import Covered, Page, Pager
 from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
 from penstock.jobs.product_locks import HeldLock, key_of
-from penstock.jobs.run import JobRun
+from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.market.channels import TRADES
 from penstock.storage.log.keys import Stream
 
@@ -86,6 +93,10 @@ class TradeBackfill:
         return self.job_run.cursor
 
     @property
+    def _symbol(self) -> str:
+        return self.job_run.target.symbol
+
+    @property
     def _is_consecutive(self) -> bool:
         return TRADES.name in self.gateway.exchange.consecutive
 
@@ -106,8 +117,34 @@ class TradeBackfill:
         """
         if not self._cursor.is_resolved and not await self._resolve():
             return not self._left.size
-        if is_dense(self.gateway.exchange):
-            queue = ChunkQueue(self._left, self.gateway.exchange.trade_page_size)
+        is_done = await self._fetch_all(lock)
+        if is_done:
+            job, batches = self.job_run.job, self._cursor.page
+            self.context.emit(
+                BackfillDone(
+                    exchange=self.stream.exchange,
+                    symbol=self._symbol,
+                    trades=job.progress.rows,
+                    batches=batches,
+                )
+            )
+        return is_done
+
+    async def _fetch_all(self, lock: HeldLock) -> bool:
+        left, size = self._left, self.gateway.exchange.trade_page_size
+        dense = is_dense(self.gateway.exchange)
+        self.context.emit(
+            BackfillStarted(
+                exchange=self.stream.exchange,
+                symbol=self._symbol,
+                first_id=left.first,
+                last_id=left.last,
+                pages=-(-left.size // size) if dense else 0,
+                concurrency=self._concurrency() if dense else 0,
+            )
+        )
+        if dense:
+            queue = ChunkQueue(left, size)
             commit = partial(self._commit, lock)
             return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
         while self._left.size:
@@ -143,9 +180,36 @@ class TradeBackfill:
         return concurrency_for(rate, self.gateway.latency_ms, self.sharing())
 
     async def _fetch(self, chunk: Chunk) -> Covered:
-        return await self.pager.next(
-            IdRangeCursor(first_id=chunk.ids.first, last_id=chunk.ids.last)
+        first, last = chunk.ids
+        try:
+            return await self._page(IdRangeCursor(first_id=first, last_id=last))
+        except RateLimited as error:
+            if error.status is not None:
+                self.context.emit(
+                    PageRefused(
+                        exchange=self.stream.exchange,
+                        symbol=self._symbol,
+                        first_id=first,
+                        attempt=chunk.attempt,
+                        attempts=MAX_ATTEMPTS,
+                    )
+                )
+            raise
+
+    async def _page(self, cursor: IdRangeCursor) -> Covered:
+        clock = self.context.clock
+        began_ns = clock.monotonic_ns()
+        covered = await self.pager.next(cursor)
+        took_ms = (clock.monotonic_ns() - began_ns) // NS_PER_MS
+        self.context.emit(
+            PageFetched(
+                exchange=self.stream.exchange,
+                symbol=self._symbol,
+                trades=len(covered.trades),
+                took_ms=took_ms,
+            )
         )
+        return covered
 
     async def _commit(
         self, lock: HeldLock, batch: Batch, after_ns: int | None = None, ended: str = ""
@@ -171,6 +235,15 @@ class TradeBackfill:
             reached = batch.trades[0].id if batch.trades else self._left.last + 1
             await self._close_timed(reached if ended else batch.ids.first, len(recorded))
         first_ts = recorded[0].at_ms if recorded else None
+        self.context.emit(
+            BatchRecorded(
+                exchange=self.stream.exchange,
+                symbol=self._symbol,
+                recorded=len(recorded),
+                held=len(batch.trades) - len(recorded),
+                absent=sum(part.size for part in batch.absent),
+            )
+        )
         return await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
 
     async def _close(self, batch: Batch) -> None:
@@ -203,12 +276,12 @@ class TradeBackfill:
             since_ms=cursor.since_ms,
             after_ns=cursor.after_ns,
         )
-        covered = await self.pager.next(at)
+        covered = await self._page(at)
         if not self._is_consecutive:
             return covered
         if len(covered.trades) < covered.ids.size:
             # It may be that they are late.
-            covered = await self.pager.next(at)
+            covered = await self._page(at)
         if covered.ended:
             raise UnexpectedAnswer(f"{self.gateway.exchange.name}: {covered.ended}")
         return covered

@@ -69,11 +69,18 @@ class QueueHead(NamedTuple):
 class Leases:
     """The jobs of a store, for workers. ``at_ms`` is the store's time.
 
-    Only jobs of ``kinds`` are claimed; others are of a newer version, and left to it.
+    Only jobs of ``kinds`` are claimed; others are of a newer version, and left to it. With ``only``
+    no jobs but those with these ids are claimed.
     """
 
-    def __init__(self, store: StateStore, kinds: Mapping[str, AnyKind]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        kinds: Mapping[str, AnyKind],
+        only: Collection[str] | None = None,
+    ) -> None:
         self.store, self._kinds = store, kinds
+        self._only = [] if only is None else [Condition("id", "in", tuple(only))]
 
     async def claim(
         self,
@@ -117,7 +124,7 @@ class Leases:
     ) -> list[Job]:
         """Claim jobs of the first queue that rank before the head of every other queue."""
         first, patch = heads[0], transitions.claimed(worker, lease_ms)
-        query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]))
+        query = first.queue.query(_DUE, *map(first.wakes_before, heads[1:2]), *self._only)
         found = await self.store.claim(JOBS, Claim(query, ("wake_at",), patch, most))
         return [_begun(document, as_job(document, self._kinds), lease_ms) for document in found]
 
@@ -195,7 +202,7 @@ class Leases:
             if row["status"] == "active" and row["state"] not in _RESTING
         }
         asked = [
-            queue.query(awake)
+            queue.query(awake, *self._only)
             for queue in queues.difference(passed)
             if queue.exchange_id not in closed and queue.type in self._kinds
         ]

@@ -115,6 +115,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """… as one text, by which no two live jobs of one exchange and type are equal."""
     cursor: Any
     """Where it stands, of the type that its kind declares."""
+    asked: dict[str, Any] | None = None
+    """The cursor as a client gave it, as a document; None in jobs of earlier versions."""
     is_known: bool = True
     """Whether this version knows its kind; if not, target and cursor are documents."""
     stats: JobStats = JobStats()

@@ -1,9 +1,8 @@
 """Saves the outcome of a job run.
 
 Errors are grouped by their remedy. No budget, or a market that another job run has locked: the job
-waits, and no attempt is counted. A cause
-outside of the job: it is released. A retry cannot help: it has failed. All other errors, unexpected
-ones included, are retried with increasing delays.
+waits, and no attempt is counted. A cause outside of the job: it is released. A retry cannot help:
+it has failed. All other errors, unexpected ones included, are retried with increasing delays.
 """
 
 from collections.abc import Callable, Mapping

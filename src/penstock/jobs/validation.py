@@ -42,6 +42,7 @@ def admitted(new: NewJob, kinds: Mapping[str, AnyKind], job_id: str, now_ms: int
         target=target,
         target_key=target_key(target),
         cursor=cursor,
+        asked=msgspec.to_builtins(cursor),
         created_at=now_ms,
         updated_at=now_ms,
     )
@@ -76,8 +77,9 @@ def _moved(job: Job, kind: AnyKind, given: object) -> Job:
     target = kind.target(Market(job.symbol, job.timeframe), cursor)
     kind.check_exchange(job.exchange_id, target)
     # A worker whose lease has expired must not write the old cursor back.
-    moved = {"cursor": cursor, "progress": JobProgress(), "fence": job.fence + 1}
-    return replace(job, target=target, target_key=target_key(target), **moved)
+    moved = {"cursor": cursor, "asked": msgspec.to_builtins(cursor), "progress": JobProgress()}
+    key = target_key(target)
+    return replace(job, target=target, target_key=key, fence=job.fence + 1, **moved)
 
 
 def kind_of(name: str, kinds: Mapping[str, AnyKind]) -> AnyKind:

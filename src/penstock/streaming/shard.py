@@ -60,6 +60,8 @@ class Shard(ShardConnections):
         self._handover: Handover | None = None
         self._failed_rotations = self._retry_rotation_ns = 0
         self._next_wake_ns: int | None = None
+        self._stopping: list[ShardConnection] = []
+        """The connections that were open when the shard was stopped."""
 
     @property
     def state(self) -> State:
@@ -197,14 +199,17 @@ class Shard(ShardConnections):
         self.primary.connection.resubscribe(channel, symbol, at_ns)
         self._forward(self.primary, at_ns)
 
-    def stop(self, at_ns: int) -> None:
-        """Stop for good."""
+    def stop(self) -> None:
+        """Close all connections for good. What still arrives on them is handled as before."""
         self._handover = None
-        live = self._live()
+        self._stopping = self._live()
         for member in self.members.values():
             self._leave(member, "stopped")
-        if live:
-            latest = max(live, key=lambda member: member.last_message_ns or 0)
+
+    def stopped(self, at_ns: int) -> None:
+        """Handle that all sockets are closed. Markers must come after all that was received."""
+        if self._stopping:
+            latest = max(self._stopping, key=lambda member: member.last_message_ns or 0)
             self._mark_loss(self.wanted.stream_keys(), latest, "stopped", at_ns, "stopped")
 
     def _start_deduplicating(self) -> None:

@@ -2,7 +2,7 @@
 
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.binance.limits import LIMITS_FROM, usages
-from penstock.exchanges.binance.rest import TIME, BinanceRest, agg_trades, read_api_error
+from penstock.exchanges.binance.rest import PAGED, TIME, BinanceRest, agg_trades, read_api_error
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.binance.symbols import INFO, NAME
 
@@ -18,5 +18,6 @@ EXCHANGE = Exchange(
     usages=usages,
     read_api_error=read_api_error,
     consecutive=frozenset({"trades", "agg_trades"}),
+    paged=PAGED,
     agg_trades=agg_trades,
 )

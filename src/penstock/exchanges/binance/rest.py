@@ -35,6 +35,7 @@ from penstock.market.symbol import Symbol
 
 PAGE = 1000
 """The most trades or candles in one response."""
+DEFAULT_PAGE = 500
 DEEPEST_BOOK = 5000
 
 
@@ -124,6 +125,11 @@ _OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_C
 _AGG_TRADES = Resource("/api/v3/aggTrades", list[_AggTrade], limits.AGG_TRADES_COST)
 _CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
 _TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
+PAGED = (
+    _OLD_TRADES.paged("trades", PAGE, DEFAULT_PAGE),
+    _AGG_TRADES.paged("agg_trades", PAGE, DEFAULT_PAGE),
+    _CANDLES.paged("candles", PAGE, DEFAULT_PAGE),
+)
 read_api_error = error_reader(
     _ApiError, lambda error: ApiError(error.code, error.msg, limits.ban_end_ms(error.msg))
 )

@@ -7,8 +7,9 @@ from penstock.errors import UnknownInterval
 from penstock.exchanges.base import Exchange, SymbolMap
 from penstock.exchanges.ccxt.client import PREFIX, make
 from penstock.exchanges.ccxt.gateway import opened
-from penstock.exchanges.ccxt.limits import limits_of
-from penstock.exchanges.ccxt.rest import TIME, CcxtRest, info_of
+from penstock.exchanges.ccxt.limits import UNITS, limits_of
+from penstock.exchanges.ccxt.rest import CANDLES, TIME, CcxtRest, info_of
+from penstock.exchanges.paged import PageCost, PagedEndpoint
 from penstock.market.interval import DAY_MS, Interval
 
 # 2010-01-01: the first crypto exchange opened in the middle of that year.
@@ -45,6 +46,7 @@ def load(name: str) -> Exchange:
         time_step_ms=1000,
         trade_pages="after_ns",
         intervals=intervals,
+        paged=(PagedEndpoint("candles", CANDLES, (PageCost(page, UNITS),), page),),
         candle_span=page,
         opened_ms=_OPENED_MS,
         empty_candles=False,

@@ -27,6 +27,7 @@ from penstock.market.symbol import Symbol
 R = TypeVar("R")
 _MS_NS = 1_000_000
 
+CANDLES = "/fetch_ohlcv"
 TIME: Request[int] = Request("/fetch_time", UNITS, read_time)
 
 
@@ -92,7 +93,7 @@ class CcxtRest:
             return [each for each in found if start_ms <= each.open_ms < end_ms]
 
         return self._request_for(
-            "/fetch_ohlcv", symbol, read, timeframe=interval.text, since=since_ms, limit=count
+            CANDLES, symbol, read, timeframe=interval.text, since=since_ms, limit=count
         )
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:

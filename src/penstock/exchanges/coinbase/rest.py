@@ -123,6 +123,7 @@ _TRADES = Resource("/products/{}/trades", list[_Trade])
 _CANDLES = Resource("/products/{}/candles", list[_Candle], bare_numbers=True)
 _TICKER = Resource("/products/{}/ticker", _Ticker)
 _SPARKS = Resource("/products/spark-lines", dict[str, list[_Spark]], bare_numbers=True)
+PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", CANDLES_PER_PAGE))
 read_api_error = error_reader(_ApiError, lambda error: ApiError(error.message, error.message))
 
 _trades = TradeRows[_Trade](

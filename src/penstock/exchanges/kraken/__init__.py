@@ -3,7 +3,7 @@
 from penstock.exchanges.base import AssetNames, Exchange
 from penstock.exchanges.kraken.limits import LIMITS
 from penstock.exchanges.kraken.payloads import MINUTES
-from penstock.exchanges.kraken.rest import LATEST_CANDLES, TIME, KrakenRest, read_api_error
+from penstock.exchanges.kraken.rest import LATEST_CANDLES, PAGED, TIME, KrakenRest, read_api_error
 from penstock.exchanges.kraken.stream import KrakenDialect
 from penstock.exchanges.kraken.symbols import ASSETS, INFO, NAME, info_with
 
@@ -22,6 +22,7 @@ EXCHANGE = Exchange(
     time_step_ms=1000,
     consecutive=frozenset({"trades"}),
     trade_pages="after_ns",
+    paged=PAGED,
     intervals=tuple(MINUTES),
     latest_candles=LATEST_CANDLES,
 )

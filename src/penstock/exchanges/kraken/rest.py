@@ -125,6 +125,10 @@ class _Ticker(Struct):
 _BOOK = Resource("/0/public/Depth", Answer[dict[str, _Depth]])
 _ROWS = Resource("/0/public/{}", Answer[dict[str, Raw]])
 _TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
+PAGED = (
+    _ROWS.paged("trades", PAGE, of="Trades"),
+    _ROWS.paged("candles", LATEST_CANDLES, of="OHLC"),
+)
 _read_errors = error_reader(_Errors, _Errors.api_error)
 _decode_trades = msgspec.json.Decoder(list[_Trade]).decode
 _decode_candles = msgspec.json.Decoder(list[_Candle]).decode

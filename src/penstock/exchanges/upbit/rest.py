@@ -30,6 +30,7 @@ from penstock.market.symbol import Symbol
 PAGE = 500
 """The most trades in one response."""
 CANDLES_PER_PAGE = 200
+DEFAULT_PAGE = 1
 DEEPEST_BOOK = 30
 DAYS_OF_TRADES = 7
 """Days before today for which trades are available."""
@@ -145,6 +146,10 @@ _TRADES = Resource("/v1/trades/ticks", list[_Trade], 1, "trade", bare_numbers=Tr
 _CANDLES = Resource("/v1/candles/{}", list[_Candle], 1, "candle", bare_numbers=True)
 _TICKERS = Resource("/v1/ticker", list[_Ticker], 1, "ticker", bare_numbers=True)
 _ALL_TICKERS = Resource("/v1/ticker/all", list[_Ticker], 1, "ticker", bare_numbers=True)
+PAGED = (
+    _TRADES.paged("trades", PAGE, DEFAULT_PAGE, span_ms=DAY_MS, kept_days=DAYS_OF_TRADES),
+    _CANDLES.paged("candles", CANDLES_PER_PAGE, DEFAULT_PAGE),
+)
 read_api_error = error_reader(_Refused, _Refused.api_error)
 
 _trades = TradeRows[_Trade](

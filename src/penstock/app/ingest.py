@@ -1,0 +1,123 @@
+"""Builds a process that ingests some products."""
+
+import os
+import platform
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from penstock.app.worker import open_context, open_gateways
+from penstock.clock import Clock
+from penstock.config import Settings
+from penstock.connectors import ConnectorManager
+from penstock.connectors.gateways import FleetGateways
+from penstock.connectors.markets import Markets
+from penstock.exchanges import registry as exchanges
+from penstock.ingest import registry
+from penstock.ingest.admin import FleetAdmin
+from penstock.ingest.ingestion import Ingestion, Tally, has_ended
+from penstock.ingest.products import (
+    IngestRequest,
+    Product,
+    check_range,
+    find_products,
+    start_job,
+)
+from penstock.jobs.kinds import RequestRate
+from penstock.jobs.leases import Leases
+from penstock.jobs.service import JobService
+from penstock.jobs.worker import Worker
+from penstock.runtime.recording import RecordingProcess
+from penstock.runtime.status import Report
+from penstock.storage.state import StateStore
+from penstock.telemetry import Listener, fan_out, quiet
+
+# A user waits: what fails for other reasons than the limits and the circuit breaker is retried soon
+# or never.
+_ATTEMPTS = 3
+_NO_TIME_SLICE_S = 1e9
+
+
+@dataclass
+class OpenIngest:
+    """A process that knows its products. Nothing is changed before ``begin``."""
+
+    process: RecordingProcess
+    store: StateStore
+    gateways: FleetGateways
+    admin: FleetAdmin
+    products: list[Product]
+    tally: Tally
+    ingestion: Ingestion | None = field(default=None, init=False)
+
+    async def begin(self) -> Ingestion:
+        """Create the jobs that do not exist, and the worker that runs them.
+
+        Raises:
+            AlreadyExists: another process has just created one for another range.
+            StorageError: the folder cannot be written.
+        """
+        settings, clock = self.process.settings, self.process.clock
+        writer = self.process.own_free_slot("ingest")
+        context = await open_context(self.process, self.store, self.gateways)
+        started = [await start_job(self.admin, product) for product in self.products]
+        jobs, kinds = {job.id: job for job in started}, registry.build(context)
+        workers = settings.ingest.workers
+        how = replace(
+            settings.jobs,
+            concurrency=workers,
+            per_exchange=max(workers, settings.jobs.per_exchange),
+            attempts=min(_ATTEMPTS, settings.jobs.attempts),
+            time_slice=_NO_TIME_SLICE_S,
+        )
+        worker = Worker(
+            f"{platform.node()}/{writer.slot}/{os.getpid()}",
+            Leases(self.store, registry.kinds(), only=jobs),
+            kinds,
+            clock,
+            how,
+            fan_out([self.gateways.counters, self.process.listener]),
+        )
+        # Where nothing is left to do, the exchange is not asked for its time either.
+        left = [job for job in started if not has_ended(job)]
+        rate = await kinds[left[0].type].request_rate(left[0]) if left else RequestRate()
+        self.ingestion = Ingestion(
+            self.products, jobs, worker, self.admin.job_service, clock, self.tally, rate
+        )
+        self.process.running(self._report)
+        return self.ingestion
+
+    def _report(self) -> Report:
+        assert self.ingestion is not None
+        jobs = self.ingestion.jobs.values()
+        done = sum(job.state == "success" for job in jobs)
+        rows = sum(job.progress.rows for job in jobs)
+        return Report(doing=f"{done:,} of {len(jobs):,} products done; {rows:,} rows")
+
+
+@asynccontextmanager
+async def open_ingest(
+    settings: Settings, request: IngestRequest, clock: Clock, listener: Listener = quiet
+) -> AsyncIterator[OpenIngest]:
+    """Look up the products that a user asks for, and their jobs.
+
+    Raises:
+        UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
+        BadJob: the range is invalid, or the exchange cannot be asked for it.
+        ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
+        ConfigError: the URL of the log or of a publisher is invalid.
+        StoreUnreachable, NewerStore: the state store cannot be opened.
+    """
+    exchanges.load(request.exchange)
+    check_range(request.range, clock.now_ms())
+    tally = Tally(clock)
+    listener = fan_out([tally, listener])
+    async with RecordingProcess("ingest", settings, clock, listener) as process:
+        store = await process.open_state()
+        gateways = await open_gateways(process, store)
+        markets = Markets(store, gateways, listener)
+        admin = FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
+        products = await find_products(admin, request)
+        yield OpenIngest(process, store, gateways, admin, products, tally)

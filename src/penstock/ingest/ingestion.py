@@ -1,0 +1,152 @@
+"""Runs the jobs of ``penstock ingest`` in this process until all of them have ended."""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock, wait_for
+from penstock.errors import StorageError
+from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.ingest.facts import BatchRecorded, PageFetched
+from penstock.ingest.products import Product
+from penstock.jobs.facts import JobDone, JobFailed
+from penstock.jobs.kinds import RequestRate
+from penstock.jobs.model import Job
+from penstock.jobs.service import JobService
+from penstock.jobs.worker import Worker
+from penstock.telemetry import Fact
+
+_NS = 1_000_000_000
+_RATE_WINDOW_S = 10.0
+# Only what other processes do to the jobs is learned from the store: this process knows its own.
+_LOOK_S = 1.0
+
+
+@dataclass
+class Counts:
+    """What a run has fetched of one market."""
+
+    recorded: int = 0
+    held: int = 0
+    """Trades that were in the log already."""
+    absent: int = 0
+    """Ids that the exchange does not have."""
+    pages: int = 0
+
+
+class Tally:
+    """A listener that counts requests and rows since it was made."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.began_ns = clock.monotonic_ns()
+        self.requests = 0
+        """All requests that were sent to the exchange, in any process of this command."""
+        self.failures: Counter[str] = Counter()
+        """Responses with an error, by status; and requests without a response."""
+        self.markets: defaultdict[str, Counts] = defaultdict(Counts)
+        self.changed = asyncio.Event()
+        """Set when a run of a job has ended."""
+        self._sent_ns: deque[int] = deque()
+
+    def __call__(self, fact: Fact) -> None:
+        """Count a fact."""
+        match fact:
+            case RequestSent():
+                self.requests += 1
+                self._sent_ns.append(self._clock.monotonic_ns())
+                self._drop_old()
+                if fact.status >= 400:
+                    self.failures[str(fact.status)] += 1
+            case RequestFailed():
+                self.failures["no answer"] += 1
+            case PageFetched():
+                self.markets[fact.symbol].pages += 1
+            case BatchRecorded():
+                counts = self.markets[fact.symbol]
+                counts.recorded += fact.recorded
+                counts.held += fact.held
+                counts.absent += fact.absent
+            case JobDone() | JobFailed():
+                self.changed.set()
+            case _:
+                pass
+
+    @property
+    def seconds(self) -> float:
+        """How long it has counted."""
+        return (self._clock.monotonic_ns() - self.began_ns) / _NS
+
+    @property
+    def requests_per_s(self) -> float:
+        """The requests of the last seconds."""
+        self._drop_old()
+        return len(self._sent_ns) / max(1.0, min(_RATE_WINDOW_S, self.seconds))
+
+    def _drop_old(self) -> None:
+        before_ns = self._clock.monotonic_ns() - round(_RATE_WINDOW_S * _NS)
+        while self._sent_ns and self._sent_ns[0] < before_ns:
+            self._sent_ns.popleft()
+
+
+@dataclass
+class Ingestion:
+    """The products, their jobs, and the worker that runs them in this process."""
+
+    products: Sequence[Product]
+    jobs: dict[str, Job]
+    """The jobs as last known, by id, in the order of the products."""
+    worker: Worker
+    job_service: JobService
+    clock: Clock
+    tally: Tally
+    rate: RequestRate
+    """How many requests the exchange's limits allow."""
+    rows_before: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows_before = {job.id: job.progress.rows for job in self.jobs.values()}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no job can continue."""
+        return all(map(has_ended, self.jobs.values()))
+
+    def recorded(self, job: Job) -> int:
+        """The rows of a job that were recorded since this process began."""
+        return job.progress.rows - self.rows_before[job.id]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run the jobs until all have ended, or ``stop`` is set; it is set in the end."""
+        watching = asyncio.create_task(self._watch(stop))
+        try:
+            await self.worker.run(stop)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        await self._look()
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            self.tally.changed.clear()
+            with suppress(StorageError):  # the worker reports it
+                await self._look()
+            if self.is_finished:
+                stop.set()
+                return
+            await wait_for(self.tally.changed, self.clock, _LOOK_S)
+
+    async def _look(self) -> None:
+        for job_id, known in self.jobs.items():
+            job_run = self.worker.job_runs.get(job_id)
+            if job_run is not None:
+                self.jobs[job_id] = job_run.job
+            elif not has_ended(known):
+                self.jobs[job_id] = await self.job_service.get(job_id)
+
+
+def has_ended(job: Job) -> bool:
+    """Whether a job does not continue unless someone asks for it."""
+    return job.status != "active" or job.state in ("success", "failed")

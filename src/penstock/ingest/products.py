@@ -1,0 +1,155 @@
+"""The jobs of ``penstock ingest``: one for each product, continued if there is one already.
+
+``find_products`` changes nothing, so that bad input and unfinished jobs of other ranges are
+reported before a job is created.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from penstock.errors import AlreadyExists, BadJob
+from penstock.exchanges import registry
+from penstock.ingest.admin import FleetAdmin, check_timeframe
+from penstock.ingest.candle_jobs import OHLCV_BACKFILL
+from penstock.ingest.kinds.trades_backfill import TradesBackfill
+from penstock.ingest.trades import check_fetched_by_id
+from penstock.jobs.model import Job, NewJob
+from penstock.jobs.validation import admitted
+from penstock.market.channels import TRADES
+from penstock.market.symbol import Symbol
+
+_MOST = 1000
+"""Jobs of one product that are looked at."""
+
+
+class IngestRange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """From a time or an id to another; without a start from the first trade, without an end to the
+    newest one when the job first runs."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """The end, not included."""
+    from_id: int | None = None
+    to_id: int | None = None
+
+
+class IngestRequest(NamedTuple):
+    """What a user asks for."""
+
+    exchange: str
+    symbols: Sequence[str]
+    """In any spelling."""
+    range: IngestRange
+    timeframes: Sequence[str] = ()
+    """Candles of these lengths; trades if there are none."""
+
+
+class Product(NamedTuple):
+    """A market, or its candles of one length, and its job."""
+
+    new: NewJob
+    """The job to create if there is none."""
+    native: str
+    """The exchange's name of the market."""
+    job: Job | None = None
+    """The job that fetches, or has fetched, this range."""
+    other: Job | None = None
+    """An unfinished job that fetches another range."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the range was fetched before."""
+        return self.job is not None and self.job.state == "success"
+
+
+def check_range(asked: IngestRange, now_ms: int) -> None:
+    """Check that a range has begun.
+
+    Raises:
+        BadJob: it is in the future.
+    """
+    for name, at_ms in (("--from", asked.since_ms), ("--to", asked.until_ms)):
+        if at_ms is not None and at_ms > now_ms:
+            rest = "; leave it out to fetch up to now" if name == "--to" else ""
+            raise BadJob(name, f"it is in the future{rest}")
+
+
+async def find_products(admin: FleetAdmin, request: IngestRequest) -> list[Product]:
+    """Look up the markets and their jobs. Nothing is changed.
+
+    Raises:
+        UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
+        BadJob: the range is invalid, or the exchange cannot be asked for it.
+        ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
+    """
+    exchange = registry.load(request.exchange)
+    for timeframe in request.timeframes:
+        check_timeframe(exchange, timeframe)
+    if not request.timeframes:
+        check_fetched_by_id(exchange, TRADES.name)
+    listing = await admin.listings.of(request.exchange)
+    symbols = dict.fromkeys(map(listing.find, request.symbols))
+    return [
+        await _product(admin, _new_job(request, symbol, timeframe), listing.native(symbol))
+        for symbol in symbols
+        for timeframe in request.timeframes or (None,)
+    ]
+
+
+def _new_job(request: IngestRequest, symbol: Symbol, timeframe: str | None) -> NewJob:
+    wanted = request.range
+    cursor: dict[str, Any] = {"since_ms": wanted.since_ms, "until_ms": wanted.until_ms}
+    if timeframe is None:
+        cursor |= {"from_id": wanted.from_id, "to_id": wanted.to_id}
+    return NewJob(
+        exchange_id=request.exchange,
+        type=TradesBackfill.name if timeframe is None else OHLCV_BACKFILL,
+        symbol=symbol.unified,
+        timeframe=timeframe,
+        cursor=cursor,
+    )
+
+
+async def _product(admin: FleetAdmin, new: NewJob, native: str) -> Product:
+    service = admin.job_service
+    wanted = admitted(new, service.kinds, job_id="", now_ms=0)
+    which = {
+        "exchange_id": wanted.exchange_id,
+        "type": wanted.type,
+        "symbol": wanted.symbol,
+        "timeframe": wanted.timeframe,
+    }
+    other: Job | None = None
+    for job in await service.find(**which, limit=_MOST):
+        if _is_same(job, wanted):
+            return Product(new, native, job)
+        other = job
+    done = [job for job in await service.ended(0, _MOST, **which) if _is_same(job, wanted)]
+    return Product(new, native, done[-1] if done and other is None else None, other)
+
+
+def _is_same(job: Job, wanted: Job) -> bool:
+    return job.target_key == wanted.target_key and job.asked in (None, wanted.asked)
+
+
+async def start_job(admin: FleetAdmin, product: Product) -> Job:
+    """Create the job of a product, or make the one that exists due; one that is done stays so.
+
+    Raises:
+        AlreadyExists: another process has just created one for another range.
+    """
+    service, job = admin.job_service, product.job
+    if job is None:
+        await admin.connectors.ensure_connector(product.new.exchange_id)
+        try:
+            return await service.create(product.new)
+        except AlreadyExists as error:
+            job = await service.get(error.existing_id)
+            if not _is_same(job, admitted(product.new, service.kinds, "", 0)):
+                raise
+    if product.is_done or (job.status == "active" and job.state in ("running", "queued")):
+        return job
+    is_waiting = job.status == "active" and job.state == "waiting_rate_limit"
+    return job if is_waiting else await service.run(job.id)

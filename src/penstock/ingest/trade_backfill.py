@@ -19,6 +19,7 @@ from penstock.ingest.facts import (
     BackfillDone,
     BackfillStarted,
     BatchRecorded,
+    CheckpointSaved,
     PageFetched,
     PageRefused,
 )
@@ -238,7 +239,17 @@ class TradeBackfill:
                 absent=sum(part.size for part in batch.absent),
             )
         )
-        return await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
+        goes_on = await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
+        if not self.job_run.lost:
+            self.context.emit(
+                CheckpointSaved(
+                    exchange=self.stream.exchange,
+                    symbol=self._symbol,
+                    last_id=last_id,
+                    rows=self.job_run.job.progress.rows,
+                )
+            )
+        return goes_on
 
     async def _close(self, batch: Batch) -> None:
         """Close the gaps that a batch has filled, and those that cannot be filled."""

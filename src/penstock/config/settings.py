@@ -276,7 +276,7 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs and ``penstock ingest`` fetch trades."""
+    """How backfills and ``penstock ingest`` fetch trades and candles."""
 
     workers: Count = 3
     """Products that ``penstock ingest`` fetches concurrently."""

@@ -52,6 +52,7 @@ PenstockError
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── ProductLocked          another job run fetches that market: wait until it has ended
+├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
@@ -138,6 +139,7 @@ from penstock.errors.work import (
     JobEnded,
     JobRunning,
     LockLost,
+    NotLocked,
     NotStreaming,
     ProductLocked,
     UnfinishedJob,
@@ -186,6 +188,7 @@ __all__ = [
     "NoData",
     "NoDataset",
     "NotCollected",
+    "NotLocked",
     "NotOurRecord",
     "NotStreaming",
     "PenstockError",

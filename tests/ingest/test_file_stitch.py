@@ -64,7 +64,9 @@ class Stitched:
     def record(self) -> bool:
         files: Any = self
         assert SERIES is not None
-        trades = FileTrades(files, SERIES, self.fetch, lambda: self.left, self.fill, self.commit)
+        trades = FileTrades(
+            files, SERIES, self.fetch, left=lambda: self.left, fill=self.fill, commit=self.commit
+        )
         target = TradesTarget(symbol=BTC.unified)
         return asyncio.run(trades.record(target, self.left))
 

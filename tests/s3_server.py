@@ -5,6 +5,7 @@ CONDITIONAL is 0 for a store that ignores ``If-None-Match``, and so overwrites o
 
 import sys
 from collections.abc import Callable, Iterable
+from threading import Lock
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -13,11 +14,14 @@ from werkzeug.serving import run_simple
 
 def main(port: int, conditional: bool) -> None:
     application = DomainDispatcherApplication(create_backend_app)
+    one_at_a_time = Lock()
 
     def serve(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if not conditional:
             environ.pop("HTTP_IF_NONE_MATCH", None)
-        answer: Iterable[bytes] = application(environ, start)
+        # moto looks whether an object exists and then stores it: two threads may both find none.
+        with one_at_a_time:
+            answer: Iterable[bytes] = application(environ, start)
         return answer
 
     run_simple("127.0.0.1", port, serve, threaded=True)

@@ -51,14 +51,19 @@ PenstockError
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── ProductLocked          another job run fetches that market: wait until it has ended
+├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
+├── BadTick                what should be stored as a tick is none
+├── BadProcess             a process cannot be registered as it is described; ``field`` says why
+├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
     ├── StoreUnreachable   no answer from the database in time: back off and retry
+    ├── LoginRejected      the database rejected name or password: correct its URL
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
 Messages state what happened and what to do about it. Catch the widest class that the caller can
@@ -94,6 +99,7 @@ from penstock.errors.limits import (
     NeverGranted,
     UnknownCategory,
 )
+from penstock.errors.live import BadProcess, BadTick, UnknownProcess
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -113,6 +119,7 @@ from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
     LogDamaged,
+    LoginRejected,
     NewerStore,
     NotOurRecord,
     SealConflict,
@@ -130,6 +137,7 @@ from penstock.errors.work import (
     JobEnded,
     JobRunning,
     LockLost,
+    NotLocked,
     NotStreaming,
     ProductLocked,
     UnfinishedJob,
@@ -145,9 +153,11 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadProcess",
     "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadTick",
     "BadTime",
     "Banned",
     "BusUnreachable",
@@ -164,6 +174,7 @@ __all__ = [
     "JobRunning",
     "LockLost",
     "LogDamaged",
+    "LoginRejected",
     "MalformedLevels",
     "MalformedSymbol",
     "MissingExtra",
@@ -174,6 +185,7 @@ __all__ = [
     "NoData",
     "NoDataset",
     "NotCollected",
+    "NotLocked",
     "NotOurRecord",
     "NotStreaming",
     "PenstockError",
@@ -195,6 +207,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKind",
     "UnknownMethod",
+    "UnknownProcess",
     "UnknownSlot",
     "UnknownStream",
     "UnknownSymbol",

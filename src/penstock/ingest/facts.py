@@ -89,6 +89,18 @@ class BatchRecorded(Fact, frozen=True, kw_only=True):
     """Ids that the exchange does not have."""
 
 
+class CheckpointSaved(Fact, frozen=True, kw_only=True):
+    """The cursor of a backfill was stored after a batch; a later run continues there."""
+
+    level: ClassVar[Level] = "debug"
+
+    exchange: str
+    symbol: str
+    last_id: int
+    rows: int
+    """Recorded by all runs of the job."""
+
+
 class BackfillDone(Fact, frozen=True, kw_only=True):
     """All trades of a range are recorded. ``trades`` were recorded by all runs of the job."""
 

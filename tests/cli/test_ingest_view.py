@@ -20,7 +20,6 @@ from penstock.ingest.ingestion import Ingestion, Tally
 from penstock.ingest.products import Product
 from penstock.ingest.registry import kinds
 from penstock.ingest.trade_range import TradesCursor
-from penstock.jobs.kinds import RequestRate
 from penstock.jobs.model import Job, JobEvent, JobLock, JobProgress, JobStats, NewJob
 from penstock.throttle.gate import Limit
 
@@ -43,8 +42,8 @@ def ingestion(job: Job, clock: ManualClock, used: int = 0) -> Ingestion:
         cast("Any", SimpleNamespace(kinds=kinds())),
         clock,
         Tally(clock),
-        RequestRate(10, 1000),
         lambda: {Limit(1000, 60_000): used},
+        limit_per_s=10.0,
     )
 
 

@@ -71,12 +71,6 @@ def name_of(product: Product) -> str:
     return " ".join(filter(None, (product.native, product.new.timeframe)))
 
 
-def limit_per_s(ingestion: Ingestion) -> float | None:
-    """How many requests the limits allow; None if there is no limit."""
-    rate = ingestion.rate
-    return rate.requests * 1000 / rate.window_ms if rate.window_ms else None
-
-
 def waits_for(ingestion: Ingestion, job: Job) -> Wait:
     """What a job that has not ended waits for."""
     holder, reason = job.lock.locked_by, _last_reason(job)
@@ -109,7 +103,7 @@ def summary_lines(ingestion: Ingestion) -> Iterator[str]:
 
 def summary(ingestion: Ingestion) -> dict[str, Any]:
     """The same as a document."""
-    tally, limit = ingestion.tally, limit_per_s(ingestion)
+    tally, limit = ingestion.tally, ingestion.limit_per_s
     return {
         "finished": ingestion.is_finished,
         "seconds": round(tally.seconds, 3),
@@ -117,7 +111,7 @@ def summary(ingestion: Ingestion) -> dict[str, Any]:
         "rows_per_s": round(_recorded(ingestion) / max(tally.seconds, 0.001), 3),
         "requests": tally.requests,
         "requests_per_s": round(tally.requests / max(tally.seconds, 0.001), 3),
-        "limit_per_s": None if limit is None else round(limit, 3),
+        "limit_per_s": round(limit, 3) or None,
         "errors": dict(tally.failures),
         "plan": ingestion.plans,
         "products": [
@@ -151,7 +145,7 @@ def _pairs(ingestion: Ingestion) -> list[tuple[Product, Job]]:
 
 
 def _total(ingestion: Ingestion) -> str:
-    tally, limit = ingestion.tally, limit_per_s(ingestion)
+    tally, limit = ingestion.tally, ingestion.limit_per_s
     jobs = ingestion.jobs.values()
     done = sum(job.state == "success" for job in jobs)
     recorded = _recorded(ingestion)

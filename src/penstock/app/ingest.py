@@ -125,7 +125,8 @@ class OpenIngest:
         how = replace(
             settings.jobs,
             concurrency=workers,
-            per_exchange=max(workers, settings.jobs.per_exchange),
+            # Besides the jobs of workers: a user asked for so many.
+            per_exchange=settings.jobs.per_exchange + workers,
             attempts=min(_ATTEMPTS, settings.jobs.attempts),
             time_slice=_NO_TIME_SLICE_S,
         )

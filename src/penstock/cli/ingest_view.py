@@ -10,6 +10,7 @@ from penstock.cli.instants import instant
 from penstock.cli.job_words import duration, progress
 from penstock.ingest.ingestion import Counts, Ingestion, has_ended
 from penstock.ingest.products import Product
+from penstock.ingest.trade_range import TradesTarget
 from penstock.jobs.model import Job
 
 _COLUMNS = (
@@ -135,7 +136,7 @@ def _document(ingestion: Ingestion, product: Product, job: Job) -> dict[str, Any
         "ids_missing": counts.absent,
         "requests": counts.pages,
         "cursor": job.cursor,
-        "notes": list(_skipped(job)),
+        "notes": _skipped(job),
         "error": job.stats.last_error if job.state == "failed" else None,
     }
 
@@ -198,7 +199,7 @@ def _notes(ingestion: Ingestion, job: Job) -> Iterator[str]:
         yield resumed
     if reason := waits_for(ingestion, job).detail:
         yield reason
-    yield from _skipped(job)
+    yield from _skipped(job)[-1:]
 
 
 def _ending(product: Product, job: Job) -> str:
@@ -212,6 +213,8 @@ def _ending(product: Product, job: Job) -> str:
 def _results(ingestion: Ingestion, product: Product, job: Job) -> Iterator[str]:
     if product.is_done:
         yield f"{_ending(product, job)}, {job.progress.rows:,} rows; nothing was fetched"
+        if isinstance(job.target, TradesTarget) and job.target.to_id is job.target.until_ms is None:
+            yield f"what came since begins with --from-id {job.cursor.to_id + 1}"
         return
     counts = _counts(ingestion, job)
     ending = _ending(product, job) if has_ended(job) else "not finished"
@@ -225,7 +228,10 @@ def _results(ingestion: Ingestion, product: Product, job: Job) -> Iterator[str]:
         yield f"{counts.absent:,} ids do not exist on the exchange"
     if counts.pages:
         yield f"{counts.pages:,} pages"
-    yield from _skipped(job)
+    skipped = _skipped(job)
+    yield from skipped[:_MOST_DESCRIBED]
+    if len(skipped) > _MOST_DESCRIBED:
+        yield f"{len(skipped) - _MOST_DESCRIBED} more: penstock jobs show {job.id}"
 
 
 def _counts(ingestion: Ingestion, job: Job) -> Counts:
@@ -236,8 +242,9 @@ def _recorded(ingestion: Ingestion) -> int:
     return sum(map(ingestion.recorded, ingestion.jobs.values()))
 
 
-def _skipped(job: Job) -> Iterator[str]:
-    return (event.detail for event in job.events if event.what == "skipped")
+def _skipped(job: Job) -> list[str]:
+    """What of its range does not exist, as far as it is still in its history."""
+    return [event.detail for event in job.events if event.what == "skipped"]
 
 
 def _last_reason(job: Job) -> str:

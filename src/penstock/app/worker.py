@@ -42,7 +42,7 @@ async def open_worker(
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
-        gateways = await open_gateways(process, store)
+        gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
         context = await open_context(process, store, gateways)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
@@ -57,11 +57,12 @@ async def open_worker(
         yield worker
 
 
-async def open_gateways(process: RecordingProcess, store: StateStore) -> FleetGateways:
-    """Open the gateways of a process that runs jobs: a job without budget is soon released."""
-    settings = process.settings
-    impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
-    settings = replace(settings, requests=impatient)
+async def open_gateways(
+    process: RecordingProcess, store: StateStore, acquire_timeout: float
+) -> FleetGateways:
+    """Open the gateways of a process that runs jobs; so long a request waits for the limits."""
+    requests = replace(process.settings.requests, acquire_timeout=acquire_timeout)
+    settings = replace(process.settings, requests=requests)
     gateways = FleetGateways(store, settings, process.clock, process.listener)
     return await process.stack.enter_async_context(aclosing(gateways))
 

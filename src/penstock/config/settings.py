@@ -243,6 +243,20 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds the store may take before it counts as unreachable."""
 
 
+class Live(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The latest ticks, and the processes that run."""
+
+    url: str = ""
+    """Where they are stored: ``sqlite:FILE`` for one machine, ``redis://…`` or ``rediss://…`` for
+    several. Empty: the file ``live.db`` in the data folder."""
+    timeout: Seconds = 2.0
+    """Seconds the store may take before it counts as unreachable."""
+    tick_ttl: Seconds = 300.0
+    """Seconds after which a tick is not served any more."""
+    stale_after: Seconds = 60.0
+    """Seconds after which a tick is marked as stale."""
+
+
 class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers run jobs."""
 
@@ -269,7 +283,7 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs and ``penstock ingest`` fetch trades."""
+    """How backfills and ``penstock ingest`` fetch trades and candles."""
 
     workers: Count = 3
     """Products that ``penstock ingest`` fetches concurrently."""
@@ -361,6 +375,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keep: Keep = Keep()
     publish: Publish = Publish()
     state: State = State()
+    live: Live = Live()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
     breaker: Breaker = Breaker()

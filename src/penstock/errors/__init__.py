@@ -55,11 +55,15 @@ PenstockError
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
+├── BadTick                what should be stored as a tick is none
+├── BadProcess             a process cannot be registered as it is described; ``field`` says why
+├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
     ├── StoreUnreachable   no answer from the database in time: back off and retry
+    ├── LoginRejected      the database rejected name or password: correct its URL
     └── NewerStore         a newer penstock wrote it: upgrade this one
 
 Messages state what happened and what to do about it. Catch the widest class that the caller can
@@ -95,6 +99,7 @@ from penstock.errors.limits import (
     NeverGranted,
     UnknownCategory,
 )
+from penstock.errors.live import BadProcess, BadTick, UnknownProcess
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -114,6 +119,7 @@ from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
     LogDamaged,
+    LoginRejected,
     NewerStore,
     NotOurRecord,
     SealConflict,
@@ -147,9 +153,11 @@ __all__ = [
     "BadCost",
     "BadJob",
     "BadLimit",
+    "BadProcess",
     "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadTick",
     "BadTime",
     "Banned",
     "BusUnreachable",
@@ -166,6 +174,7 @@ __all__ = [
     "JobRunning",
     "LockLost",
     "LogDamaged",
+    "LoginRejected",
     "MalformedLevels",
     "MalformedSymbol",
     "MissingExtra",
@@ -198,6 +207,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKind",
     "UnknownMethod",
+    "UnknownProcess",
     "UnknownSlot",
     "UnknownStream",
     "UnknownSymbol",

@@ -68,6 +68,14 @@ class StoreUnreachable(StorageError):
         super().__init__(where, problem, remedy)
 
 
+class LoginRejected(StorageError):
+    """The database does not accept the name or the password, or the user may not do this."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        remedy = "Check the name and the password in its URL, and what the user may do."
+        super().__init__(where, f"the server rejected this user: {problem}", remedy)
+
+
 class NewerStore(StorageError):
     """A newer penstock wrote this store."""
 

@@ -26,6 +26,17 @@ class GapWatchFailed(Fact, frozen=True, kw_only=True):
     error: str
 
 
+class IngestStarted(Fact, frozen=True, kw_only=True):
+    """``penstock ingest`` starts to fetch some products, within the limits of their exchange."""
+
+    exchange: str
+    products: tuple[str, ...]
+    workers: int
+    chunk_concurrency: int | str
+    requests_per_s: float
+    """What the tightest limit allows; 0 if there is none."""
+
+
 class BackfillStarted(Fact, frozen=True, kw_only=True):
     """The trades of a range are fetched, or the rest of them after an interruption.
 

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.ingest.facts import BatchRecorded, PageFetched
+from penstock.ingest.planner import Plans
 from penstock.ingest.products import Product
 from penstock.jobs.facts import JobDone, JobFailed
 from penstock.jobs.kinds import RequestRate
@@ -17,9 +19,12 @@ from penstock.jobs.model import Job
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.telemetry import Fact
+from penstock.throttle.gate import Limit
 
 _NS = 1_000_000_000
 _RATE_WINDOW_S = 10.0
+# Of a limit. Those that count in windows are used up, others are used all the time.
+_AT_LIMIT = 0.9
 # Only what other processes do to the jobs is learned from the store: this process knows its own.
 _LOOK_S = 1.0
 
@@ -104,10 +109,23 @@ class Ingestion:
     tally: Tally
     rate: RequestRate
     """How many requests the exchange's limits allow."""
+    used: Callable[[], Mapping[Limit, int]]
+    """How much of each limit is used now."""
+    plans: Plans | None = None
+    """What was expected; None if the exchange was not available."""
     rows_before: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rows_before = {job.id: job.progress.rows for job in self.jobs.values()}
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether requests wait for the limits rather than for responses."""
+        rate, used = self.rate, self.used().items()
+        if any(limit.kind == "aligned" and n >= limit.amount * _AT_LIMIT for limit, n in used):
+            return True
+        per_s = rate.requests * 1000 / rate.window_ms if rate.window_ms else inf
+        return self.tally.requests_per_s >= per_s * _AT_LIMIT
 
     @property
     def is_finished(self) -> bool:

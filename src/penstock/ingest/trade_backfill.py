@@ -5,7 +5,6 @@ are closed, then the cursor moves past it. So the cursor is never ahead of the d
 that is fetched twice after a crash is not recorded twice: ids that the log holds are left out.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from penstock.errors import RateLimited, UnexpectedAnswer
 from penstock.exchanges.base import ExchangeClient, Request
 from penstock.ingest.chunks import MAX_ATTEMPTS, Batch, Chunk, ChunkQueue
-from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
+from penstock.ingest.concurrency import FEW_TRADES
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import (
     BackfillDone,
@@ -25,10 +24,10 @@ from penstock.ingest.facts import (
     PageRefused,
 )
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor
+from penstock.ingest.page_concurrency import page_concurrency
 from penstock.ingest.parallel import ParallelFetch
-from penstock.ingest.request_rate import request_rate
 from penstock.ingest.timed_gaps import open_within
-from penstock.ingest.trade_bounds import TradeBounds, is_dense
+from penstock.ingest.trade_bounds import Resolved, TradeBounds, is_dense
 from penstock.ingest.trade_pages import Covered, Page, Pager
 from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
@@ -51,15 +50,10 @@ class TradeBackfill:
     lock_key: str
     request: Request[Page]
     """One for a page, which tells the cost of all."""
-    sharing: Callable[[], int]
-    """How many jobs of this process share the exchange's limit."""
 
     @classmethod
     async def begin(
-        cls,
-        context: HandlerContext,
-        job_run: JobRun[TradesTarget, TradesCursor],
-        sharing: Callable[[], int],
+        cls, context: HandlerContext, job_run: JobRun[TradesTarget, TradesCursor]
     ) -> "TradeBackfill":
         """Look up the exchange and the market of a job.
 
@@ -85,9 +79,7 @@ class TradeBackfill:
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
         lock_key = key_of(exchange_id, symbols.native(symbol))
-        return cls(
-            context, job_run, gateway, stream, pager, bounds, lock_key, request_for(0), sharing
-        )
+        return cls(context, job_run, gateway, stream, pager, bounds, lock_key, request_for(0))
 
     @property
     def _cursor(self) -> TradesCursor:
@@ -158,7 +150,7 @@ class TradeBackfill:
         return not self._left.size
 
     async def _resolve(self) -> bool:
-        ids, note, starts_history = await self.bounds.resolve(self._cursor)
+        ids, note, starts_history = await self._bounds()
         if note:
             self.job_run.note("skipped", note)
         by_time = self.gateway.exchange.trade_pages == "after_ns"
@@ -171,14 +163,16 @@ class TradeBackfill:
         )
         return await self.job_run.save(cursor)
 
+    async def _bounds(self) -> Resolved:
+        found = self.context.surveyed.pop(self.job_run.job.id, None)
+        if found is None or found.is_walk or found.from_id is None or found.to_id is None:
+            return await self.bounds.resolve(self._cursor)
+        return Resolved(IdRange(found.from_id, found.to_id), "; ".join(found.notes))
+
     def _concurrency(self) -> int:
-        chosen = self.context.chunk_concurrency
         if self._left.size <= FEW_TRADES:
             return 1
-        if chosen != "auto":
-            return chosen
-        rate = request_rate(self.gateway.gate.used(), self.request)
-        return concurrency_for(rate, self.gateway.latency_ms, self.sharing())
+        return page_concurrency(self.context, self.gateway, self.request)
 
     async def _fetch(self, chunk: Chunk) -> Covered:
         first, last = chunk.ids

@@ -18,10 +18,11 @@ from tests.forked import python
 from tests.waiting import PATIENCE_S
 
 from penstock.errors import NewerStore, StorageError, StorageFull, StoreUnreachable
+from penstock.storage.sqlite_file import transaction
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.budget import LeaseRequest, WindowDemand
 from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, SCHEMA, Table, Unique
-from penstock.storage.state.sqlite import SqliteBackend, _transaction
+from penstock.storage.state.sqlite import SqliteBackend
 
 HOUR = 3_600_000
 shared = pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
@@ -384,7 +385,7 @@ async def test_a_full_disk_is_named_as_such_and_passes(tmp_path: Path) -> None:
     await store.insert_if_absent(MARKETS, {**document, "symbols": []})
     with pytest.raises(StorageFull, match="full"):
         await store.update(MARKETS, "x", lambda _: large)
-    with pytest.raises(sqlite3.OperationalError, match="full"), _transaction(database):
+    with pytest.raises(sqlite3.OperationalError, match="full"), transaction(database):
         database.execute("CREATE TABLE more AS SELECT zeroblob(1000000)")
     assert not database.in_transaction
     database.execute("PRAGMA max_page_count = 1000000")

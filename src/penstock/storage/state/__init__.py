@@ -35,7 +35,7 @@ from penstock.storage.state.documents import (
 )
 from penstock.storage.state.migration import migrate
 from penstock.storage.state.schema import SCHEMA, Schema, Table
-from penstock.storage.state.timeouts import in_time
+from penstock.storage.timeouts import in_time
 
 Change = Callable[[Document], Document | None]
 """Returns the new document; None leaves it unchanged. Pure: it may be called more than once."""
@@ -301,7 +301,7 @@ class _Module(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "budget", "documents", "job_targets", "jsonb", "migration", "timeouts", "schema", "sql",
+    "budget", "documents", "job_targets", "jsonb", "migration", "schema", "sql",
     "sqlite_clock", "sqlite_copy", "sqlite_tables",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from penstock.storage.state.documents import Document, Query, Write, beyond, field_of
 from penstock.storage.state.schema import Rewrite, Schema, Table
-from penstock.storage.state.timeouts import in_time
+from penstock.storage.timeouts import in_time
 
 # A batch is one write, so it has to end within the timeout of one.
 _BATCH = 500

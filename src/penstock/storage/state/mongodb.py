@@ -36,7 +36,7 @@ from penstock.storage.state.documents import (
     resolved,
 )
 from penstock.storage.state.schema import Schema, Table, index_name
-from penstock.storage.state.timeouts import in_time
+from penstock.storage.timeouts import in_time
 
 try:
     from pymongo import AsyncMongoClient, ReturnDocument

@@ -28,7 +28,7 @@ from penstock.storage.state.budget import Block, Budget, LeaseReply, LeaseReques
 from penstock.storage.state.documents import Claim, Counts, Document, Query, Write, patched
 from penstock.storage.state.schema import Schema, Table
 from penstock.storage.state.sql import SqlDialect, Statement, body
-from penstock.storage.state.timeouts import in_time
+from penstock.storage.timeouts import in_time
 
 try:
     import asyncpg

@@ -10,9 +10,8 @@ The clock is the time since boot: see ``sqlite_clock``.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,7 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
-from penstock.errors import ConfigError, NewerStore, StorageError, StorageFull, StoreUnreachable
+from penstock.errors import ConfigError, NewerStore
+from penstock.storage.sqlite_file import as_storage_error, transaction
 from penstock.storage.state.budget import (
     Budget,
     LeaseReply,
@@ -96,7 +96,7 @@ class SqliteBackend:
         is_open = bool(self._opened)
         if not is_open:
             self._open()
-        with _transaction(self._documents) as database:
+        with transaction(self._documents) as database:
             database.execute("CREATE TABLE IF NOT EXISTS version (version INTEGER)")
             found: int = database.execute("SELECT max(version) FROM version").fetchone()[0] or 0
             if found > known:
@@ -217,7 +217,7 @@ class SqliteBackend:
         return await self._in_thread(self._remove, table, id_, expect)
 
     def _remove(self, table: Table, id_: str, expect: Mapping[str, str | int]) -> bool:
-        with _transaction(self._documents) as database:
+        with transaction(self._documents) as database:
             found = self._find(table, [[Condition("id", "=", id_)]], (), 1)
             if not found or not expected(found[0], expect):
                 return False
@@ -228,7 +228,7 @@ class SqliteBackend:
         return await self._in_thread(self._claim, table, claim)
 
     def _claim(self, table: Table, claim: Claim) -> list[Document]:
-        with _transaction(self._documents):
+        with transaction(self._documents):
             now_ms = self._now_ms()
             return [
                 self._patched(table, found, patched(found, claim.patch, now_ms))
@@ -243,7 +243,7 @@ class SqliteBackend:
         return await self._in_thread(self._write, table, writes)
 
     def _write(self, table: Table, writes: Sequence[Write]) -> list[Document | None]:
-        with _transaction(self._documents):
+        with transaction(self._documents):
             now_ms = self._now_ms()
             asked = [[Condition("id", "in", tuple(write.id for write in writes))]]
             there = {found["id"]: found for found in self._find(table, asked, (), len(writes))}
@@ -259,7 +259,7 @@ class SqliteBackend:
             return self._budgets.take(key, ask)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise _as_storage_error(self.where, error) from error
+                raise as_storage_error(self.where, error) from error
             return await self._in_thread(self._patient_budgets.take, key, ask)
 
     async def open_budget(self, key: str) -> None:
@@ -282,7 +282,7 @@ class SqliteBackend:
         return await self._in_thread(self._unblock, key, until_ms)
 
     def _unblock(self, key: str, until_ms: int) -> bool:
-        with _transaction(self._documents) as database:
+        with transaction(self._documents) as database:
             freed = unblocked(self._budget(key), until_ms)
             if freed is not None:
                 changed = (_encode(freed), key)
@@ -299,7 +299,7 @@ class SqliteBackend:
         try:
             return await loop.run_in_executor(self._thread, lambda: call(*arguments))
         except (sqlite3.Error, OSError) as error:
-            raise _as_storage_error(self.where, error) from error
+            raise as_storage_error(self.where, error) from error
 
 
 class _Budgets:
@@ -371,26 +371,3 @@ def _pinned(table: Table, query: Query, order: Sequence[str]) -> str:
     equal = {where.field for where in query[0] if where.is_ == "="}
     fields = pinned_index(table, equal, order)
     return f"INDEXED BY {index_name(table, fields)}" if fields else ""
-
-
-@contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction, with the file locked for writing from the start."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield database
-    except BaseException:
-        if database.in_transaction:  # a full disk has ended it already
-            database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
-
-
-def _as_storage_error(where: str, error: sqlite3.Error | OSError) -> StorageError:
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnreachable(where, "another process keeps it locked")
-        case sqlite3.SQLITE_FULL:
-            return StorageFull(where, str(error))
-        case _:
-            return StorageError(where, str(error))

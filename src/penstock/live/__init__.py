@@ -1,0 +1,24 @@
+"""What is true now, and only while it is fresh: the latest ticks, and the processes that run.
+
+    async with TickCache() as cache:
+        await cache.set_ticker(ticker)
+        tick = await cache.get_ticker("BTC/USDT", "sim")
+
+Both caches share a store of live values, by URL: a file for one machine, Redis for several.
+"""
+
+from penstock.live.opening import live_url
+from penstock.live.process_cache import ProcessCache, ProcessInfo, ProcessStatus, ProcessType
+from penstock.live.tick_cache import Tick, TickCache
+from penstock.live.tick_writer import TickWriter
+
+__all__ = [
+    "ProcessCache",
+    "ProcessInfo",
+    "ProcessStatus",
+    "ProcessType",
+    "Tick",
+    "TickCache",
+    "TickWriter",
+    "live_url",
+]

@@ -33,7 +33,6 @@ from penstock.ingest.products import (
 from penstock.ingest.survey import survey
 from penstock.jobs.kinds import RequestRate
 from penstock.jobs.leases import Leases
-from penstock.jobs.product_locks import ProductLocks
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.runtime.recording import RecordingProcess
@@ -75,7 +74,7 @@ class OpenIngest:
         Raises:
             ProductLocked: with its holder, since when and until when.
         """
-        await check_locks(self.products, ProductLocks(self.store, self.clock))
+        await check_locks(self.products, self.store)
 
     async def plan(self) -> Plans:
         """Ask the exchange how much is left of each product, and plan how to fetch it.

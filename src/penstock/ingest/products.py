@@ -21,10 +21,11 @@ from penstock.ingest.trade_range import TradesCursor
 from penstock.ingest.trades import check_fetched_by_id
 from penstock.jobs.leases import Leases
 from penstock.jobs.model import Cursor, Job, NewJob
-from penstock.jobs.product_locks import ProductLocks, key_of, locked
+from penstock.jobs.product_locks import held_locks, key_of, locked
 from penstock.jobs.validation import admitted
 from penstock.market.channels import TRADES
 from penstock.market.symbol import Symbol
+from penstock.storage.state import StateStore
 
 _MOST = 1000
 """Jobs of one product that are looked at."""
@@ -157,13 +158,13 @@ def left_of(product: Product) -> TradesCursor | None:
     return TradesCursor(from_id=left.first, to_id=left.last) if left.size else None
 
 
-async def check_locks(products: Sequence[Product], locks: ProductLocks) -> None:
+async def check_locks(products: Sequence[Product], store: StateStore) -> None:
     """Check that no other job fetches the trades of one of the products.
 
     Raises:
         ProductLocked: with its holder, since when and until when.
     """
-    held = {lock.id: lock for lock in await locks.held()}
+    held = {lock.id: lock for lock in await held_locks(store)}
     for product in products:
         lock = held.get(key_of(product.new.exchange_id, product.native))
         job_id = product.job.id if product.job is not None else ""

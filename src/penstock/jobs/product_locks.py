@@ -167,7 +167,7 @@ class ProductLocks:
             lock = await self._stored(key)
             # This process holds the job, so an earlier run of the same job has ended.
             if lock.job_id != job.id and await _is_held(self._store, lock):
-                raise _locked(lock)
+                raise locked(lock)
             asked_ns = self._clock.monotonic_ns()
             write = Write(key, {"token": lock.token}, patch)
             (taken,) = await self._store.write(LOCKS, [write])
@@ -223,7 +223,8 @@ async def _is_held(store: StateStore, lock: ProductLock) -> bool:
     return bool(job["fence"] == lock.job_fence and lease_until > now_ms)
 
 
-def _locked(lock: ProductLock) -> ProductLocked:
+def locked(lock: ProductLock) -> ProductLocked:
+    """The error that tells who holds a lock."""
     return ProductLocked(
         lock.id, lock.holder, lock.job_id, since_ms=lock.since, until_ms=lock.until
     )

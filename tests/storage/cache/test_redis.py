@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import ipaddress
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -73,6 +74,26 @@ async def test_a_user_who_may_not_write_is_told_so(server: RedisServer) -> None:
 
     with pytest.raises(LoginRejected, match="reader"):
         await store.put("ticks", [value()])
+    await store.close()
+
+
+async def test_a_user_with_the_documented_commands_may_do_everything(server: RedisServer) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "live.md").read_text()
+    [listed] = re.findall(r"restricted commands needs\s(.*?)\.\n", page, re.S)
+    commands = [f"+{name.lower()}" for name in re.findall(r"`([A-Z]+)`", listed)]
+    async with Redis(port=server.port) as admin:
+        await admin.acl_setuser(
+            "live", enabled=True, nopass=True, commands=commands,
+            keys=["penstock:*"], channels=["penstock:*"],
+        )  # fmt: skip
+    place = server.url.removeprefix("redis://")
+    store = await open_live_store(f"redis://live:x@{place}", timeout_s=30)
+    async with asyncio.timeout(PATIENCE_S), store.changes("ticks") as changes:
+        await store.put("ticks", [value()])
+        assert [each.number for each in await changes.next_batch()] == [1]
+        assert await store.get("ticks", "a") is not None
+        await store.remove("ticks", ["a"])
+        assert await store.find("ticks") == []
     await store.close()
 
 

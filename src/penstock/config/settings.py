@@ -290,6 +290,9 @@ class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""
+    files: str = ""
+    """Folder, or address such as ``https://files.example.com``, with the files that an exchange
+    publishes. Trades and candles that they have are not requested; see docs/ingest.md."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
+from penstock.exchanges.bulk_files import BulkFiles
 from penstock.exchanges.keyed import KeyedAccess
 from penstock.exchanges.paged import PagedEndpoint
 from penstock.exchanges.raw_request import RawRequest
@@ -371,6 +372,8 @@ class Exchange:
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
     """A page of a market's aggregated trades that begins with an id, where there are any."""
+    bulk_files: BulkFiles | None = None
+    """The files of trades and candles that it publishes."""
     intervals: tuple[str, ...] = COMMON
     """Candle lengths that can be requested."""
     latest_candles: int | None = None

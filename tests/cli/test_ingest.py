@@ -29,7 +29,7 @@ from penstock.storage.log.keys import Stream
 from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
 
-from .conftest import PENSTOCK, invoke, urls
+from .conftest import PENSTOCK, invoke, started, stopped, urls, wait_until
 from .terminal import CTRL_C, terminal
 
 
@@ -115,7 +115,7 @@ def test_a_stopped_one_continues_with_the_command_that_it_prints(
     folder: Path, exchange: str
 ) -> None:
     last = newest(exchange)
-    first = last - 50_000
+    first = last - 30_000
     ends = ("--from-id", str(first), "--to-id", str(last), "--chunk-concurrency", "5")
     data = folder / "with space"
     data.mkdir()
@@ -132,7 +132,7 @@ def test_a_stopped_one_continues_with_the_command_that_it_prints(
         code = shown.ended()
 
     assert code == 130, shown.everything
-    assert "50,001 rows from /api/v3/historicalTrades" in shown.everything
+    assert "30,001 rows from /api/v3/historicalTrades" in shown.everything
     assert "BTCUSDT: not finished;" in shown.text
     again = shlex.split(shown.text.rsplit("Stopped. Continue with: ")[-1].replace("\n", ""))
     assert again == ["penstock", *command]
@@ -234,6 +234,36 @@ def test_a_product_that_another_job_fetches_is_refused(folder: Path, exchange: s
     assert found.returncode == 2
     assert "product:binance:BTCUSDT is locked by far/work-0/7 for job other, since" in found.stderr
     assert "until" in found.stderr
+    assert jobs() == []
+
+
+def test_without_an_answer_there_is_no_plan_and_jobs_wait_for_the_breaker(
+    folder: Path, exchange: str
+) -> None:
+    first = newest(exchange) - 100
+    assert ingest("BTCUSDT", "--from-id", first, "--dry-run").returncode == 0
+    invoke("connectors", "add", "binance")
+    invoke("connectors", "breaker", "binance", "open")
+    words = ("ingest", "binance", "BTCUSDT", "--from-id", str(first))
+
+    with started(*words, folder=folder, environment={}) as process:
+        wait_until(lambda: [job["state"] for job in jobs()] == ["waiting_rate_limit"], process)
+        code, out, errors = stopped(process)
+
+    assert code == 130, errors
+    assert "there is no plan: Nothing is sent to binance: its circuit breaker is open" in errors
+    assert "BTCUSDT: not finished; 0 rows" in out
+    assert "Stopped. Continue with: penstock ingest binance BTCUSDT" in errors
+
+
+def test_with_a_paused_connector_nothing_is_begun(folder: Path) -> None:
+    invoke("connectors", "add", "binance")
+    invoke("connectors", "pause", "binance")
+
+    found = ingest("BTCUSDT")
+
+    assert found.returncode == 2
+    assert "is paused: nothing is sent" in found.stderr
     assert jobs() == []
 
 

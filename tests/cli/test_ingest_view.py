@@ -20,7 +20,6 @@ from penstock.ingest.ingestion import Ingestion, Tally
 from penstock.ingest.products import Product
 from penstock.ingest.registry import kinds
 from penstock.ingest.trade_range import TradesCursor
-from penstock.jobs.kinds import RequestRate
 from penstock.jobs.model import Job, JobEvent, JobLock, JobProgress, JobStats, NewJob
 from penstock.throttle.gate import Limit
 
@@ -43,8 +42,8 @@ def ingestion(job: Job, clock: ManualClock, used: int = 0) -> Ingestion:
         cast("Any", SimpleNamespace(kinds=kinds())),
         clock,
         Tally(clock),
-        RequestRate(10, 1000),
         lambda: {Limit(1000, 60_000): used},
+        limit_per_s=10.0,
     )
 
 
@@ -124,6 +123,28 @@ def test_the_summary_counts_this_run_and_all() -> None:
         " the exchange"
     )
     assert "500 rows" in total
+
+
+def test_one_that_was_done_without_an_end_says_where_later_trades_begin() -> None:
+    done = job(state="success", progress=JobProgress(rows=900), updated_at=60_000)
+    found = ingestion(done, ManualClock())
+    found.products = [found.products[0]._replace(job=done)]
+
+    product, _ = summary_lines(found)
+
+    assert product == (
+        "BTCUSDT: was done at 1970-01-01 00:01:00 UTC, 900 rows; nothing was fetched; what came"
+        " since begins with --from-id 1001"
+    )
+
+
+def test_many_notes_are_counted() -> None:
+    events = tuple(JobEvent(at=1, what="skipped", detail=f"id {n}", by=ME) for n in range(9))
+    found = ingestion(job(state="success", events=events), ManualClock())
+
+    product, _ = summary_lines(found)
+
+    assert product.endswith("id 4; 4 more: penstock jobs show j")
 
 
 async def test_without_a_terminal_there_is_a_line_every_thirty_seconds(

@@ -2,5 +2,6 @@
 
 from tests.ingest.bulk import place
 from tests.ingest.simulated import opened
+from tests.quick_limits import quick_kraken
 
-__all__ = ["opened", "place"]
+__all__ = ["opened", "place", "quick_kraken"]

@@ -19,7 +19,7 @@ from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.facts import IngestStarted
-from penstock.ingest.ingestion import Ingestion, Tally, has_ended
+from penstock.ingest.ingestion import Ingestion, Tally
 from penstock.ingest.planner import Plans, Survey, plan_all
 from penstock.ingest.products import (
     IngestRequest,
@@ -32,7 +32,6 @@ from penstock.ingest.products import (
 )
 from penstock.ingest.published_files import PublishedFiles
 from penstock.ingest.survey import survey
-from penstock.jobs.kinds import RequestRate
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -123,30 +122,29 @@ class OpenIngest:
         started = [await start_job(self.admin, leases, product) for product in self.products]
         for place, surveyed in self.surveys.items():
             context.surveyed[started[place].id] = surveyed
-        jobs, kinds = {job.id: job for job in started}, registry.build(context)
+        jobs = {job.id: job for job in started}
         workers = settings.ingest.workers
         how = replace(
             settings.jobs,
             concurrency=workers,
-            per_exchange=max(workers, settings.jobs.per_exchange),
+            # Besides the jobs of workers: a user asked for so many.
+            per_exchange=settings.jobs.per_exchange + workers,
             attempts=min(_ATTEMPTS, settings.jobs.attempts),
             time_slice=_NO_TIME_SLICE_S,
         )
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(self.store, registry.kinds(), only=jobs),
-            kinds,
+            registry.build(context),
             clock,
             how,
             fan_out([self.gateways.counters, self.process.listener]),
         )
-        # Where nothing is left to do, the exchange is not asked for its time either.
-        left = [job for job in started if not has_ended(job)]
-        rate = await kinds[left[0].type].request_rate(left[0]) if left else RequestRate()
         service = self.admin.job_service
         self.ingestion = Ingestion(
-            self.products, jobs, worker, service, clock, self.tally, rate, self._used, self.plans
+            self.products, jobs, worker, service, clock, self.tally, self._used, self.plans
         )
+        await self.ingestion.find_rate()
         self.process.running(self._report)
         self.process.listener(
             IngestStarted(
@@ -154,7 +152,7 @@ class OpenIngest:
                 products=tuple(product.native for product in self.products),
                 workers=workers,
                 chunk_concurrency=settings.ingest.chunk_concurrency,
-                requests_per_s=rate.requests * 1000 / rate.window_ms if rate.window_ms else 0,
+                requests_per_s=self.ingestion.limit_per_s,
             )
         )
         return self.ingestion
@@ -180,6 +178,7 @@ async def open_ingest(
         UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
         BadJob: the range is invalid, or the exchange cannot be asked for it.
         ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
+        ConnectorPaused: an operator stopped all requests to the exchange.
         ConfigError: the URL of the log, of a publisher or of published files is invalid.
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
@@ -193,6 +192,7 @@ async def open_ingest(
         gateways = await open_gateways(process, store, settings.requests.acquire_timeout)
         markets = Markets(store, gateways, listener)
         admin = FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
+        await gateways.check(request.exchange)
         products = await find_products(admin, request)
         files = await open_files(process)
         yield OpenIngest(process, store, gateways, markets, admin, products, tally, files)

@@ -10,6 +10,7 @@ from penstock.cli.instants import instant
 from penstock.cli.job_words import duration, progress
 from penstock.ingest.ingestion import Counts, Ingestion, has_ended
 from penstock.ingest.products import Product
+from penstock.ingest.trade_range import TradesTarget
 from penstock.jobs.model import Job
 
 _COLUMNS = (
@@ -71,12 +72,6 @@ def name_of(product: Product) -> str:
     return " ".join(filter(None, (product.native, product.new.timeframe)))
 
 
-def limit_per_s(ingestion: Ingestion) -> float | None:
-    """How many requests the limits allow; None if there is no limit."""
-    rate = ingestion.rate
-    return rate.requests * 1000 / rate.window_ms if rate.window_ms else None
-
-
 def waits_for(ingestion: Ingestion, job: Job) -> Wait:
     """What a job that has not ended waits for."""
     holder, reason = job.lock.locked_by, _last_reason(job)
@@ -109,7 +104,7 @@ def summary_lines(ingestion: Ingestion) -> Iterator[str]:
 
 def summary(ingestion: Ingestion) -> dict[str, Any]:
     """The same as a document."""
-    tally, limit = ingestion.tally, limit_per_s(ingestion)
+    tally, limit = ingestion.tally, ingestion.limit_per_s
     return {
         "finished": ingestion.is_finished,
         "seconds": round(tally.seconds, 3),
@@ -117,7 +112,7 @@ def summary(ingestion: Ingestion) -> dict[str, Any]:
         "rows_per_s": round(_recorded(ingestion) / max(tally.seconds, 0.001), 3),
         "requests": tally.requests,
         "requests_per_s": round(tally.requests / max(tally.seconds, 0.001), 3),
-        "limit_per_s": None if limit is None else round(limit, 3),
+        "limit_per_s": round(limit, 3) or None,
         "errors": dict(tally.failures),
         "plan": ingestion.plans,
         "products": [
@@ -141,7 +136,7 @@ def _document(ingestion: Ingestion, product: Product, job: Job) -> dict[str, Any
         "ids_missing": counts.absent,
         "requests": counts.pages,
         "cursor": job.cursor,
-        "notes": list(_skipped(job)),
+        "notes": _skipped(job),
         "error": job.stats.last_error if job.state == "failed" else None,
     }
 
@@ -151,7 +146,7 @@ def _pairs(ingestion: Ingestion) -> list[tuple[Product, Job]]:
 
 
 def _total(ingestion: Ingestion) -> str:
-    tally, limit = ingestion.tally, limit_per_s(ingestion)
+    tally, limit = ingestion.tally, ingestion.limit_per_s
     jobs = ingestion.jobs.values()
     done = sum(job.state == "success" for job in jobs)
     recorded = _recorded(ingestion)
@@ -204,7 +199,7 @@ def _notes(ingestion: Ingestion, job: Job) -> Iterator[str]:
         yield resumed
     if reason := waits_for(ingestion, job).detail:
         yield reason
-    yield from _skipped(job)
+    yield from _skipped(job)[-1:]
 
 
 def _ending(product: Product, job: Job) -> str:
@@ -218,6 +213,8 @@ def _ending(product: Product, job: Job) -> str:
 def _results(ingestion: Ingestion, product: Product, job: Job) -> Iterator[str]:
     if product.is_done:
         yield f"{_ending(product, job)}, {job.progress.rows:,} rows; nothing was fetched"
+        if isinstance(job.target, TradesTarget) and job.target.to_id is job.target.until_ms is None:
+            yield f"what came since begins with --from-id {job.cursor.to_id + 1}"
         return
     counts = _counts(ingestion, job)
     ending = _ending(product, job) if has_ended(job) else "not finished"
@@ -231,7 +228,10 @@ def _results(ingestion: Ingestion, product: Product, job: Job) -> Iterator[str]:
         yield f"{counts.absent:,} ids do not exist on the exchange"
     if counts.pages:
         yield f"{counts.pages:,} pages"
-    yield from _skipped(job)
+    skipped = _skipped(job)
+    yield from skipped[:_MOST_DESCRIBED]
+    if len(skipped) > _MOST_DESCRIBED:
+        yield f"{len(skipped) - _MOST_DESCRIBED} more: penstock jobs show {job.id}"
 
 
 def _counts(ingestion: Ingestion, job: Job) -> Counts:
@@ -242,8 +242,9 @@ def _recorded(ingestion: Ingestion) -> int:
     return sum(map(ingestion.recorded, ingestion.jobs.values()))
 
 
-def _skipped(job: Job) -> Iterator[str]:
-    return (event.detail for event in job.events if event.what == "skipped")
+def _skipped(job: Job) -> list[str]:
+    """What of its range does not exist, as far as it is still in its history."""
+    return [event.detail for event in job.events if event.what == "skipped"]
 
 
 def _last_reason(job: Job) -> str:

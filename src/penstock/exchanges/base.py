@@ -13,6 +13,7 @@ from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
 from penstock.exchanges.bulk_files import BulkFiles
+from penstock.exchanges.keyed import KeyedAccess
 from penstock.exchanges.paged import PagedEndpoint
 from penstock.exchanges.raw_request import RawRequest
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
@@ -388,6 +389,8 @@ class Exchange:
     """Whether intervals without trades have a candle; if not, a missing candle may not be a gap."""
     asset_names: AssetNames | None = None
     """Requested before ``info``, where that does not name its assets."""
+    keyed: KeyedAccess | None = None
+    """What it grants to requests that are signed with an API key, where they are supported."""
     make_client: Callable[[ExchangeClient, Exchanges], ExchangeClient] | None = None
     """Makes the client used instead of the gateway, where one call may take several requests. All
     requests go through the gateway; ``Exchanges`` has the addresses set by the operator."""

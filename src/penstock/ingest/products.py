@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from penstock.errors import AlreadyExists, BadJob
 from penstock.exchanges import registry
@@ -138,7 +139,14 @@ async def _product(admin: FleetAdmin, new: NewJob, native: str) -> Product:
 
 
 def _is_same(job: Job, wanted: Job) -> bool:
-    return job.target_key == wanted.target_key and job.asked in (None, wanted.asked)
+    if job.target_key != wanted.target_key:
+        return False
+    # The target of candles has no range.
+    return job.asked is None or _ends_of(job.asked) == _ends_of(wanted.asked or {})
+
+
+def _ends_of(cursor: dict[str, Any]) -> list[Any]:
+    return [cursor.get(field.name) for field in fields(IngestRange)]
 
 
 def left_of(product: Product) -> TradesCursor | None:

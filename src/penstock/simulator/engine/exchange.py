@@ -23,6 +23,8 @@ class Asked(NamedTuple):
     query: Query
     """The query parameters and the path parameters."""
     headers: Mapping[str, str] = MappingProxyType({})
+    target: str = ""
+    """The path and the query as they were sent."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class RestServer:
         weight, target, asked = _UNKNOWN_PATH_WEIGHT, ANY_TARGET, Asked({}, request.headers)
         if found is not None:
             route, named = found
-            asked = Asked({**_parameters(request), **named}, request.headers)
+            asked = Asked({**_parameters(request), **named}, request.headers, request.raw_path)
             weight, target = route.cost(asked.query), route.target(asked)
         await self._travel(seq)
 

@@ -30,13 +30,13 @@ from penstock.market.events import Candle, Trade
 from penstock.storage.log import LogReader, Span, open_log
 from penstock.storage.log.keys import Stream, key_of_id
 
-KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS") or 8)
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS") or 6)
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.randrange(1_000_000))
 
 EXCHANGE = "coinbase"
 PRODUCTS = {"btc_usd": "BTC-USD", "eth_usd": "ETH-USD"}
 LEASE_S = 1.0
-LATENCY_MS = 200
+LATENCY_MS = 100
 PAGES = 16
 """Of each product in a round: three seconds together, as the limit is ten a second."""
 FIRST_ID = 1_000_000

@@ -34,9 +34,10 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange, Info, ListedMarket, Request, SymbolMap
+from penstock.exchanges.base import Exchange, Info, Request
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.interval import COMMON, MINUTE_MS, Interval
 from penstock.market.levels import write_levels
@@ -515,8 +516,10 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
     # Where nothing tells of a lost frame, only the exchange's word is between a book and a loss.
     await live.plan_faults("malformed=0.02,nan=0.02" + (",drop=0.1" if books_tell else ""))
     try:
-        async with streaming(live) as (shard, _):
-            for _look in range(60):
+        async with streaming(live) as (shard, _), asyncio.timeout(PATIENCE_S):
+            looks = 0
+            while looks < 30 or not shard.stats.malformed or not all(shown.values()):
+                looks += 1
                 await asyncio.sleep(0.1)
                 for symbol, sync in shard.books.items():
                     if (book := _shown(symbol, sync)) is not None:

@@ -34,6 +34,7 @@ PenstockError
 │   ├── NeverSent          it did not leave this machine: its tokens are returned
 │   └── NoAnswer           it may have arrived: its tokens stay used
 ├── UnexpectedAnswer       an answer that does not match the exchange's documentation
+├── BadFile                a published file is damaged or another one: replace or remove it
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
 ├── PortInUse              another program listens on that port already
@@ -71,6 +72,7 @@ handle, and nothing else.
 """
 
 from penstock.errors.answers import (
+    BadFile,
     BadRequest,
     Banned,
     CircuitOpen,
@@ -151,6 +153,7 @@ __all__ = [
     "UNAVAILABLE",
     "AlreadyExists",
     "BadCost",
+    "BadFile",
     "BadJob",
     "BadLimit",
     "BadProcess",

@@ -37,6 +37,13 @@ class RequestFailed(CountedFact, frozen=True, kw_only=True):
         return {f"failures.{str(self.sent).lower()}": 1}
 
 
+class RequestsSigned(Fact, frozen=True, kw_only=True):
+    """Requests to an exchange are signed with an API key, and these limits apply to them."""
+
+    exchange: str
+    limits: tuple[str, ...]
+
+
 class SendingStopped(CountedFact, frozen=True, kw_only=True):
     """An exchange ordered a stop (429 or a ban): nothing is sent to it before ``until_ms``.
 

@@ -12,6 +12,7 @@ order; then the cursor moves past them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,10 +22,13 @@ from penstock.coverage.candles import HeldCandles
 from penstock.errors import UnexpectedAnswer, UnknownInterval
 from penstock.exchanges.answers import surely_over_ms
 from penstock.exchanges.base import ExchangeClient, Rest
+from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.candle_chunks import CandleBatch, CandleChunk, CandleChunkQueue
 from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.file_candles import are_files_cheaper, compared_by
+from penstock.ingest.file_stitch import FileStitch
 from penstock.ingest.history import (
     complete_until,
     intervals_per_page,
@@ -67,6 +71,8 @@ class CandleWalk:
     rest: Rest
     symbol: Symbol
     interval: Interval
+    series: FileSeries[Candle] | None = None
+    """The files that the exchange publishes."""
 
     @classmethod
     async def begin(cls, context: HandlerContext, job_run: JobRun[K, Cursor]) -> "CandleWalk":
@@ -80,13 +86,16 @@ class CandleWalk:
         symbols = await context.markets.of(exchange_id)
         if target.timeframe not in gateway.exchange.intervals:
             raise UnknownInterval(target.timeframe, gateway.exchange.intervals)
+        symbol, interval = symbols.find(target.symbol), Interval.parse(target.timeframe)
+        files, native = gateway.exchange.bulk_files, symbols.native(symbol)
         return cls(
             context=context,
             job_run=job_run,
             gateway=gateway,
             rest=gateway.exchange.rest(symbols),
-            symbol=symbols.find(target.symbol),
-            interval=Interval.parse(target.timeframe),
+            symbol=symbol,
+            interval=interval,
+            series=None if files is None else files.candles(native, symbol, interval),
         )
 
     def now_ms(self) -> int:
@@ -168,19 +177,40 @@ class CandleWalk:
         until_ms = self.interval.open_of(min(end_ms, over_ms))
         if until_ms - start_ms <= size * fixed_ms:
             return True
-        queue = CandleChunkQueue((start_ms, until_ms), size * fixed_ms)
-        request = self.rest.candles(self.symbol, self.interval, start_ms, until_ms)
 
         async def commit(batch: CandleBatch) -> bool:
             return await self._commit(batch, end_ms)
 
+        async def fetch(since_ms: int, before_ms: int) -> bool:
+            queue = CandleChunkQueue((since_ms, before_ms), size * fixed_ms)
+            request = self.rest.candles(self.symbol, self.interval, since_ms, before_ms)
+            concurrency = partial(page_concurrency, self.context, self.gateway, request)
+            # Not done where there is nothing for long.
+            return await ParallelFetch(queue, self._whole, commit, concurrency).run()
+
+        async def commit_rows(rows: list[Candle]) -> bool:
+            pages: list[Sequence[Candle]]
+            pages = [rows[at : at + size] for at in range(0, len(rows), size)]
+            return await commit(CandleBatch(rows[0].open_ms, rows[-1].open_ms + fixed_ms, pages))
+
+        def left() -> tuple[int, int]:
+            return max(self.cursor_ms() or 0, start_ms), until_ms
+
+        goes_on, files = True, self.context.files
         with self.context.fetches.one_more(exchange.name):
-            await ParallelFetch(
-                queue,
-                self._whole,
-                commit,
-                lambda: page_concurrency(self.context, self.gateway, request),
-            ).run()
+            if files and self.series and are_files_cheaper(fixed_ms, size):
+                stitch = FileStitch(
+                    files=files,
+                    series=self.series,
+                    step=fixed_ms,
+                    left=left,
+                    fill=fetch,
+                    commit=commit_rows,
+                    compare=compared_by(partial(self._page, self.interval), fixed_ms),
+                )
+                goes_on = await stitch.record(start_ms, until_ms, start_ms)
+            if goes_on and left()[0] < until_ms:
+                await fetch(*left())
         return not (self.job_run.stopping or self.job_run.lost)
 
     async def _whole(self, chunk: CandleChunk) -> list[Candle]:

@@ -8,9 +8,11 @@ from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import CoverageWriter
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.parallel import ConcurrentFetches
 from penstock.ingest.planner import Survey
+from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
 from penstock.storage.lake import Lake
@@ -53,3 +55,5 @@ class HandlerContext:
     """Ranges of jobs, by job id, that were searched for shortly before the jobs run."""
     fetches: ConcurrentFetches = field(default_factory=ConcurrentFetches)
     """Those of all jobs of this process."""
+    files: PublishedFiles | None = None
+    """The files of ``ingest.files``."""

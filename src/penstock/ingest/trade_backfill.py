@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import RateLimited, UnexpectedAnswer
 from penstock.exchanges.base import ExchangeClient, Request
+from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.chunks import MAX_ATTEMPTS, Batch, Chunk, ChunkQueue
 from penstock.ingest.concurrency import FEW_TRADES
 from penstock.ingest.context import HandlerContext
@@ -23,6 +24,7 @@ from penstock.ingest.facts import (
     PageFetched,
     PageRefused,
 )
+from penstock.ingest.file_trades import FileTrades
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor
 from penstock.ingest.page_concurrency import page_concurrency
 from penstock.ingest.parallel import ParallelFetch
@@ -34,6 +36,7 @@ from penstock.ingest.trades import outside, page_requests, pager_for, record_mis
 from penstock.jobs.product_locks import HeldLock, key_of
 from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.market.channels import TRADES
+from penstock.market.events import Trade
 from penstock.storage.log.keys import Stream
 
 
@@ -50,6 +53,8 @@ class TradeBackfill:
     lock_key: str
     request: Request[Page]
     """One for a page, which tells the cost of all."""
+    series: FileSeries[Trade] | None = None
+    """The files that the exchange publishes."""
 
     @classmethod
     async def begin(
@@ -78,8 +83,18 @@ class TradeBackfill:
         now_ms = round(context.clock.now_ms() + ahead_ms)
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
-        lock_key = key_of(exchange_id, symbols.native(symbol))
-        return cls(context, job_run, gateway, stream, pager, bounds, lock_key, request_for(0))
+        native, files = symbols.native(symbol), exchange.bulk_files
+        return cls(
+            context,
+            job_run,
+            gateway,
+            stream,
+            pager,
+            bounds,
+            key_of(exchange_id, native),
+            request_for(0),
+            None if files is None else files.trades(native, symbol),
+        )
 
     @property
     def _cursor(self) -> TradesCursor:
@@ -137,9 +152,9 @@ class TradeBackfill:
             )
         )
         if dense:
-            queue = ChunkQueue(left, size)
-            commit = partial(self._commit, lock)
-            return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
+            if self.series is not None and not await self._record_files(self.series, lock):
+                return not self._left.size
+            return await self._fetch_ids(lock, self._left)
         while self._left.size:
             covered = await self._next_page()
             trades = sorted(covered.trades, key=lambda trade: trade.id)
@@ -162,6 +177,28 @@ class TradeBackfill:
             after_ns=0 if starts_history and by_time else None,
         )
         return await self.job_run.save(cursor)
+
+    async def _fetch_ids(self, lock: HeldLock, ids: IdRange) -> bool:
+        """Request and record the next ids that are left; return whether to continue."""
+        queue = ChunkQueue(ids, self.gateway.exchange.trade_page_size)
+        commit = partial(self._commit, lock)
+        return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
+
+    async def _record_files(self, series: FileSeries[Trade], lock: HeldLock) -> bool:
+        files, cursor = self.context.files, self._cursor
+        if files is None or not self._left.size:
+            return True
+        assert cursor.from_id is not None
+        assert cursor.to_id is not None
+        found = FileTrades(
+            files,
+            series,
+            self.bounds.fetch,
+            left=lambda: self._left,
+            fill=partial(self._fetch_ids, lock),
+            commit=partial(self._commit, lock),
+        )
+        return await found.record(self.job_run.target, IdRange(cursor.from_id, cursor.to_id))
 
     async def _bounds(self) -> Resolved:
         found = self.context.surveyed.pop(self.job_run.job.id, None)

@@ -6,7 +6,6 @@ there are keys, however slow its reader is. What expires meanwhile is not delive
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from random import random
 
 from penstock.clock import Clock
@@ -21,6 +20,7 @@ Watch = Callable[[Deliver], Awaitable[None]]
 """Delivers all present values and then every change, for ever."""
 
 _BACKOFF = Backoff(first_s=0.1, longest_s=2.0)
+_CANCEL_S = 0.1
 _FORGET_NS = 60_000_000_000
 
 
@@ -60,7 +60,8 @@ class _Latest:
 
 def _at(known: tuple[LiveValue, int], now_ns: int) -> LiveValue:
     value, since_ns = known
-    return value.aged((now_ns - since_ns) // 1_000_000)
+    # Rounded up: a value must not seem younger than it is.
+    return value.aged(-((since_ns - now_ns) // 1_000_000))
 
 
 class Subscription:
@@ -125,12 +126,15 @@ class Watcher:
         if not self._subscriptions:
             await self.close()
 
-    async def close(self) -> None:
+    async def close(self, reason: Exception | None = None) -> None:
+        """Watch no more; readers that still wait get the reason."""
+        if reason is not None:
+            self._fail(reason)
         task, self._task = self._task, None
-        if task is not None:
+        while task is not None and not task.done():
+            # Again and again: a driver may swallow a cancellation.
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            await asyncio.wait([task], timeout=_CANCEL_S)
         self._latest = _Latest(self._clock)
 
     async def _run(self) -> None:
@@ -139,9 +143,11 @@ class Watcher:
                 await self._watch_once()
         except Exception as error:
             # Not a failure of the store, which is retried: readers must not wait for ever.
-            for subscription in self._subscriptions:
-                subscription.fail(error)
-            raise
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        for subscription in self._subscriptions:
+            subscription.fail(error)
 
     async def _watch_once(self) -> None:
         try:

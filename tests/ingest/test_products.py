@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors import ConnectorManager
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.products import (
     IngestRange,

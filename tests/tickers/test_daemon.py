@@ -37,6 +37,7 @@ from penstock.storage.state import StateStore
 from penstock.telemetry import Fact, quiet
 from penstock.tickers import TickerDaemon, TickerSymbol, TickerSymbols
 from penstock.tickers import daemon as daemon_module
+from penstock.tickers import services as services_module
 from penstock.tickers.facts import CredentialsUnavailable, DaemonFailed, DaemonStarted
 from penstock.tickers.membership import SPACE
 
@@ -204,7 +205,7 @@ async def test_stop_ends_a_start_in_progress(
     tmp_path: Path, simulate: Simulate, table: TickerSymbols, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await table.add(BTC)
-    opening, opened = asyncio.Event(), daemon_module.open_services
+    opening, opened = asyncio.Event(), services_module.open_services
 
     @asynccontextmanager
     async def slow(*args: Any) -> AsyncIterator[Any]:

@@ -15,6 +15,8 @@ from penstock.tickers.membership import SPACE, Membership
 from penstock.tickers.partition import Member
 
 A, B = Member("a"), Member("b", ("binance",))
+ALONE: tuple[Member, ...] = (A,)
+BOTH: tuple[Member, ...] = (A, B)
 
 
 @pytest.fixture
@@ -43,22 +45,22 @@ async def test_daemons_see_each_other_for_as_long_as_they_renew(
 ) -> None:
     a, b = Membership(store, A, clock), Membership(store, B, clock)
     await a.join()
-    assert a.members == (A,)
+    assert a.members == ALONE
     assert not a.changed.is_set()
     await b.join()
-    assert b.members == (A, B), "the newcomer begins at once"
+    assert b.members == BOTH, "the newcomer begins at once"
     async with running(a) as _, running(b) as [of_b]:
         await clock.advance(2.0)
-        assert a.members == (A, B)
+        assert a.members == BOTH
         assert a.changed.is_set()
         await clock.advance(60.0)
-        assert a.members == b.members == (A, B)
+        assert a.members == b.members == BOTH
         a.changed.clear()
         of_b.cancel()  # killed: its lease is not given up
         await clock.advance(3.9)
-        assert a.members == (A, B)
+        assert a.members == BOTH
         await clock.advance(2.2)
-        assert a.members == (A,), "within 6 s of its last renewal, and not at the next one of a"
+        assert a.members == ALONE, "within 6 s of its last renewal, and not at the next one of a"
         assert a.changed.is_set()
 
 
@@ -72,7 +74,7 @@ async def test_a_daemon_that_leaves_is_gone_at_the_next_renewal(
         await clock.advance(2.0)
         await b.leave()
         await clock.advance(2.0)
-        assert a.members == (A,)
+        assert a.members == ALONE
 
 
 async def test_while_the_store_does_not_answer_the_last_members_count(
@@ -90,11 +92,11 @@ async def test_while_the_store_does_not_answer_the_last_members_count(
     async with running(a):
         monkeypatch.setattr(store, "put", fail)
         await clock.advance(30.0)
-        assert a.members == (A, B)
+        assert a.members == BOTH
         assert [type(each) for each in facts] == [SymbolsNotRead], "said once"
         monkeypatch.setattr(store, "put", put)
         await clock.advance(1.0)
-        assert a.members == (A,)
+        assert a.members == ALONE
 
 
 async def test_a_member_that_cannot_be_read_is_ignored(
@@ -104,4 +106,4 @@ async def test_a_member_that_cannot_be_read_is_ignored(
     a = Membership(store, A, clock)
     await a.join()
 
-    assert a.members == (A,)
+    assert a.members == ALONE

@@ -1,5 +1,7 @@
 """How daemons share symbols: every symbol by one of them, and as few as possible move."""
 
+from itertools import zip_longest
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,9 +62,10 @@ def test_only_the_symbols_of_a_daemon_that_goes_move(
 def test_a_symbol_is_collected_by_a_daemon_that_serves_its_exchange(
     wanted: list[TickerSymbol], names: list[str], served: list[set[str]]
 ) -> None:
-    limits = [None if each is None else tuple(sorted(each)) for each in served]
-    limits += [None] * (len(names) - len(limits))
-    members = [Member(name, limit) for name, limit in zip(names, limits, strict=False)]
+    members = [
+        Member(name, None if limit is None else tuple(sorted(limit)))
+        for name, limit in zip_longest(names, served[: len(names)])
+    ]
     for symbol in wanted:
         able = {each.id for each in members if each.serves(symbol.exchange)}
         owner = owner_of(symbol, members)

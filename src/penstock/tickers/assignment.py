@@ -14,6 +14,9 @@ from penstock.tickers.model import TickerSymbol
 from penstock.tickers.partition import Member, share_of
 from penstock.tickers.services import TickerServices
 
+_CHECKS = 4
+"""How many times the entries are checked after the members have changed."""
+
 
 class Assignment:
     """The share of one daemon. For one event loop."""
@@ -55,11 +58,16 @@ class Assignment:
                 await self.membership.leave()
 
     async def _follow(self) -> None:
-        warned = False
+        warned, checks = False, _CHECKS
         while True:
-            await wait_for(self.membership.changed, self._clock, self._poll_s)
+            if await wait_for(self.membership.changed, self._clock, self._poll_s):
+                checks = _CHECKS
             try:
                 await self._apply()
+                if checks:
+                    # While symbols move, one daemon may end an entry that another has just begun.
+                    await self._collector.reclaim_entries()
+                    checks -= 1
                 warned = False
             except StorageError as error:
                 if not warned:

@@ -5,12 +5,18 @@ status changes, and otherwise every 30 seconds. Of several changes the last is w
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from penstock.clock import Clock, wait_for
 from penstock.errors import StorageError, UnknownProcess
-from penstock.live.process_cache import BEAT_S, ProcessCache, ProcessStatus, ProcessType
+from penstock.live.process_cache import (
+    BEAT_S,
+    ProcessCache,
+    ProcessInfo,
+    ProcessStatus,
+    ProcessType,
+)
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener
@@ -101,6 +107,18 @@ class SymbolEntries:
             for symbol, entry in self._entries.items()
             if symbol not in kept and not entry.final
         ]
+
+    def reclaim(self, found: Mapping[str, ProcessInfo]) -> None:
+        """Register symbols again whose entry another daemon took over and then ended.
+
+        ``found`` are the entries in the store, by component.
+        """
+        for entry in self._entries.values():
+            info = found.get(entry.symbol.key)
+            is_ours = info is not None and (info.active or info.process_id == entry.process_id)
+            if entry.process_id is not None and not is_ours:
+                entry.process_id = entry.written = None
+                self._changed.set()
 
     async def run(self) -> None:
         """Write what is due, for ever. What the store does not take is retried."""

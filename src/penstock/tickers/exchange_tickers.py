@@ -53,7 +53,7 @@ class ExchangeTickers:
     ) -> None:
         self._exchange, self._services, self._on_tick = exchange, services, on_tick
         self._emit, self._clock = services.emit, services.clock
-        self._entries = SymbolEntries(
+        self.entries = SymbolEntries(
             exchange.name, services.processes, services.clock, services.emit, access
         )
         self.wanted: dict[Symbol, None] = {}
@@ -76,7 +76,7 @@ class ExchangeTickers:
         for symbol in symbols:
             if symbol not in self.wanted:
                 self.wanted[symbol] = None
-                self._entries.start(symbol)
+                self.entries.start(symbol)
                 self._changed.set()
 
     def drop(self, symbols: Iterable[Symbol]) -> None:
@@ -91,7 +91,7 @@ class ExchangeTickers:
         error = self.failures.pop(symbol, None)
         if error is not None:
             self.wanted.pop(symbol, None)
-            self._entries.failed(symbol, str(error), final=True)
+            self.entries.failed(symbol, str(error), final=True)
         return error
 
     async def settled(self) -> None:
@@ -103,7 +103,7 @@ class ExchangeTickers:
 
     async def run(self) -> None:
         """Collect until cancelled; then close all connections, and show all symbols as stopped."""
-        writing, retries = asyncio.create_task(self._entries.run()), 0
+        writing, retries = asyncio.create_task(self.entries.run()), 0
         try:
             while True:
                 self._changed.clear()
@@ -125,7 +125,7 @@ class ExchangeTickers:
             writing.cancel()
             await self._close_streams()
             await asyncio.wait([writing])
-            await self._entries.close()
+            await self.entries.close()
 
     async def _reconcile(self) -> None:
         """Subscribe to what is missing, and unsubscribe from what is not wanted."""
@@ -135,8 +135,8 @@ class ExchangeTickers:
         if extra and self._streams is not None:
             self._streams.remove(_stream_keys(extra))
             self.collecting.difference_update(extra)
-        if unwanted := self._entries.unwanted(self.wanted):
-            await self._entries.stop(unwanted)
+        if unwanted := self.entries.unwanted(self.wanted):
+            await self.entries.stop(unwanted)
         missing = [symbol for symbol in self.wanted if symbol not in self.collecting]
         self.failures = await self._subscribe(missing) if missing else {}
         self._report_failures()
@@ -213,11 +213,11 @@ class ExchangeTickers:
             if type(event) is Ticker:
                 self.received += 1
                 self._services.writer.offer(event)
-                self._entries.heard(event)
+                self.entries.heard(event)
                 if self._on_tick is not None:
                     await self._call(self._on_tick, event)
             elif type(event) is Disconnect and event.cause == "disconnected":
-                self._entries.failed(event.symbol, event.reason)
+                self.entries.failed(event.symbol, event.reason)
 
     async def _call(self, on_tick: OnTick, ticker: Ticker) -> None:
         try:
@@ -227,7 +227,7 @@ class ExchangeTickers:
         except Exception as error:
             self._callback_failures += 1
             reason = f"{type(error).__name__}: {error}"
-            self._entries.failed(ticker.symbol, f"Error: {reason}")
+            self.entries.failed(ticker.symbol, f"Error: {reason}")
             if self._callback_failures.bit_count() == 1:  # powers of two have one bit
                 self._emit(
                     CallbackFailed(
@@ -245,7 +245,7 @@ class ExchangeTickers:
             for shard in self._streams.shards:
                 for member in shard.members.values():
                     for _, symbol in member.connection.failures.refused:
-                        self._entries.failed(symbol, fact.reason)
+                        self.entries.failed(symbol, fact.reason)
 
     def _report_failures(self) -> None:
         """Log each reason once, until everything is collected."""
@@ -254,7 +254,7 @@ class ExchangeTickers:
         reasons: dict[str, list[Symbol]] = {}
         for symbol, error in self.failures.items():
             reasons.setdefault(str(error), []).append(symbol)
-            self._entries.failed(symbol, str(error))
+            self.entries.failed(symbol, str(error))
         for reason, symbols in reasons.items():
             if reason not in self._reported:
                 self._reported.add(reason)
@@ -271,7 +271,7 @@ class ExchangeTickers:
         """Forget streams that ended by an error: they are opened again."""
         error = streaming.exception()
         for symbol in self.collecting:
-            self._entries.failed(symbol, f"{type(error).__name__}: {error}")
+            self.entries.failed(symbol, f"{type(error).__name__}: {error}")
         self.collecting.clear()
         self._streams = self._streaming = None
         self._emit(

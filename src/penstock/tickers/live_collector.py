@@ -8,6 +8,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.errors import PenstockError
 from penstock.exchanges.base import Exchange
+from penstock.live.process_cache import ProcessType
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to
@@ -143,6 +144,18 @@ class LiveTickerCollector:
         for each in symbols:
             if each.exchange in self._exchanges:
                 self._exchanges[each.exchange].drop([each.symbol])
+
+    async def reclaim_entries(self) -> None:
+        """Register symbols again whose entry another daemon took over and then ended.
+
+        Raises:
+            StorageError: the store does not answer.
+        """
+        if self._services is not None:
+            processes = await self._services.processes.get_processes(ProcessType.TICK)
+            found = {each.component: each for each in processes}
+            for tickers in self._exchanges.values():
+                tickers.entries.reclaim(found)
 
     async def stop_collection(self) -> None:
         """Close all connections, and show all symbols as stopped. Does nothing twice."""

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import aiohttp
 import pytest
 from tests.tickers.conftest import (
     BTC,
@@ -232,3 +233,36 @@ async def test_a_callback_that_raises_is_logged_and_the_ticks_are_stored(
     failed = [each for each in facts if isinstance(each, CallbackFailed)]
     assert [each.times for each in failed][:3] == [1, 2, 4]
     assert failed[0].reason == "RuntimeError: planned"
+
+
+async def test_a_lost_connection_is_shown_and_opened_again(
+    tmp_path: Path, simulate: Simulate, live_file: str
+) -> None:
+    server = await simulate()
+    collector = LiveTickerCollector([BTC], settings=settings_for(tmp_path, server))
+    await collector.start_collection()
+    try:
+        await until(lambda: collector.received > 0)
+        seen: list[ProcessStatus] = []
+
+        async def status() -> ProcessStatus | None:
+            entry = (await entries(live_file)).get(BTC.key)
+            return None if entry is None else entry.status
+
+        async def running() -> bool:
+            return await status() is ProcessStatus.RUNNING
+
+        async def failed() -> bool:
+            seen.append(await status() or ProcessStatus.STOPPED)
+            return seen[-1] is not ProcessStatus.RUNNING
+
+        await until(running)
+        async with aiohttp.ClientSession() as session:
+            await session.post(f"http://{server.address}/_sim/disconnect")
+        await until(failed)
+        before = collector.received
+        await until(lambda: collector.received > before)
+        await until(running)
+        assert collector.is_collecting(BTC)
+    finally:
+        await collector.stop_collection()

@@ -69,7 +69,8 @@ class Assignment:
                     await self._collector.reclaim_entries()
                     checks -= 1
                 warned = False
-            except StorageError as error:
+            except Exception as error:
+                # Whatever it is: what is collected is not affected, and it is retried.
                 if not warned:
                     self._emit(SymbolsNotRead(daemon=self._own.id, reason=str(error)))
                 warned = True

@@ -116,8 +116,7 @@ class TickerDaemon:
             self._operation.cancel()
         async with self._turn:
             was_running = self._state == "running"
-            # Shielded: whoever is cancelled while it stops must not leave connections open.
-            await asyncio.shield(asyncio.ensure_future(self._close()))
+            await self._close()
             self._state = "stopped"
         if was_running:
             self._listener(DaemonStopped(daemon=self.name))
@@ -225,7 +224,8 @@ class TickerDaemon:
         """Close everything that is open, in reverse order; an error ends none of the others."""
         stack, self._stack = self._stack, AsyncExitStack()
         try:
-            await stack.aclose()
+            # Shielded: whoever is cancelled while it closes must not leave connections open.
+            await asyncio.shield(asyncio.ensure_future(stack.aclose()))
         finally:
             self._collector = self._entry = None
             self._pinned.clear()

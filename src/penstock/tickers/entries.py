@@ -32,7 +32,8 @@ _CLOSE_S = 5.0
 
 class _Entry:
     __slots__ = (
-        "final", "message", "process_id", "status", "symbol", "ticked_ns", "written", "written_ns",
+        "final", "lost", "message", "process_id", "status", "symbol", "ticked_ns", "written",
+        "written_ns",
     )  # fmt: skip
 
     def __init__(self, symbol: TickerSymbol) -> None:
@@ -40,6 +41,8 @@ class _Entry:
         self.status, self.message = ProcessStatus.STARTING, "Starting collection"
         self.final = False
         """Whether it is not collected: then it is written once, and not repeated."""
+        self.lost = False
+        """Whether it failed because its connection was lost."""
         self.ticked_ns: int | None = None
         self.process_id: str | None = None
         self.written: ProcessStatus | None = None
@@ -96,7 +99,22 @@ class SymbolEntries:
         """Show a symbol as failed, until its next tick; for good if it is ``final``."""
         entry = self._entries.get(symbol)
         if entry is not None:
-            entry.status, entry.message, entry.final = ProcessStatus.ERROR, reason, final
+            entry.status, entry.message = ProcessStatus.ERROR, reason
+            entry.final, entry.lost = final, False
+            self._changed.set()
+
+    def lost(self, symbol: Symbol, reason: str) -> None:
+        """Show that a symbol's connection was lost, until its next tick or connection."""
+        self.failed(symbol, reason)
+        entry = self._entries.get(symbol)
+        if entry is not None:
+            entry.lost = True
+
+    def reconnected(self, symbol: Symbol) -> None:
+        """Show a symbol whose connection was lost as starting: its market may be quiet."""
+        entry = self._entries.get(symbol)
+        if entry is not None and entry.lost and entry.status is ProcessStatus.ERROR:
+            entry.status, entry.message = ProcessStatus.STARTING, "Connected again"
             self._changed.set()
 
     def unwanted(self, wanted: Iterable[Symbol]) -> list[Symbol]:
@@ -128,7 +146,8 @@ class SymbolEntries:
             try:
                 await self._write_due()
                 self._warned = False
-            except StorageError as error:
+            except Exception as error:
+                # Whatever it is: ticks are more important than their entries.
                 if not self._warned:
                     self._emit(EntriesNotWritten(exchange=self._exchange, reason=str(error)))
                 self._warned = True

@@ -14,6 +14,7 @@ from random import random
 
 from penstock.clock import wait_for
 from penstock.collect.batching import flushing_by
+from penstock.collect.facts import ConnectionOpened
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.session import Session, SessionHooks
 from penstock.collect.sessions import Sessions, endpoint_of, plan_by
@@ -108,7 +109,13 @@ class ExchangeTickers:
             while True:
                 self._changed.clear()
                 waiting = len(self._waiting)
-                await self._reconcile()
+                try:
+                    await self._reconcile()
+                except Exception as error:
+                    # Whatever it is: it concerns this exchange only, and is retried.
+                    missing = [each for each in self.wanted if each not in self.collecting]
+                    self.failures = dict.fromkeys(missing or self.wanted, error)
+                    self._report_failures()
                 for done in self._waiting[:waiting]:
                     if not done.done():
                         done.set_result(None)
@@ -217,7 +224,7 @@ class ExchangeTickers:
                 if self._on_tick is not None:
                     await self._call(self._on_tick, event)
             elif type(event) is Disconnect and event.cause == "disconnected":
-                self.entries.failed(event.symbol, event.reason)
+                self.entries.lost(event.symbol, event.reason)
 
     async def _call(self, on_tick: OnTick, ticker: Ticker) -> None:
         try:
@@ -239,13 +246,19 @@ class ExchangeTickers:
                 )
 
     def _noticed(self, fact: Fact) -> None:
-        """Show refused symbols as failed, and pass the fact on."""
+        """Show which symbols are refused, or connected again, and pass the fact on."""
         self._emit(fact)
-        if isinstance(fact, StreamsRefused) and isinstance(self._streams, Sessions):
-            for shard in self._streams.shards:
+        shards = self._streams.shards if isinstance(self._streams, Sessions) else []
+        if isinstance(fact, StreamsRefused):
+            for shard in shards:
                 for member in shard.members.values():
                     for _, symbol in member.connection.failures.refused:
                         self.entries.failed(symbol, fact.reason)
+        elif isinstance(fact, ConnectionOpened):
+            for shard in shards:
+                if shard.primary.live:
+                    for _, symbol in shard.wanted.stream_keys():
+                        self.entries.reconnected(symbol)
 
     def _report_failures(self) -> None:
         """Log each reason once, until everything is collected."""

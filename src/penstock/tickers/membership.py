@@ -9,7 +9,6 @@ import asyncio
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import StorageError
 from penstock.storage.cache import LiveStore, LiveValue
 from penstock.telemetry import Listener, quiet
 from penstock.tickers.facts import SymbolsNotRead
@@ -68,7 +67,8 @@ class Membership:
             try:
                 await self.join()
                 warned = False
-            except StorageError as error:
+            except Exception as error:
+                # Whatever it is: without a lease, others would collect the same for ever.
                 self._look_s = _RETRY_S
                 if not warned:
                     self._emit(SymbolsNotRead(daemon=self._own.id, reason=str(error)))

@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -43,7 +43,7 @@ test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
 samples: $(READY) ## Run seeded samples of the chaos tests, a minute or less each
-	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos $(ARGS)
+	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .
@@ -70,6 +70,9 @@ chaos-day: $(READY) ## Record and seal a day of 20 markets, and watch log and me
 
 chaos-gaps: $(READY) ## Cut connections a thousand times, and see that every missing trade is filled; SEED=7 CUTS=100
 	PENSTOCK_TEST_CUTS=$(or $(CUTS),1000) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_gaps.py $(ARGS)
+
+chaos-ingest: $(READY) ## Kill `penstock ingest` 100 times, continue it, and compare with the ledger; SEED=7 KILLS=100
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),100) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_ingest.py $(ARGS)
 
 chaos-jobs: $(READY) ## Kill and freeze three workers at a year of candles, and judge; SEED=7 KILLS=300
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),210) PENSTOCK_TEST_DAYS=$(or $(DAYS),365) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_workers.py $(ARGS)

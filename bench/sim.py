@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+
+from bench._process import cpu_s, rss_mb
 
 SYMBOLS = ("BTCUSDT", "ETHUSDT", "BNBUSDT")
 DAY_MS = 86_400_000
@@ -57,19 +58,11 @@ class Server:
 
     def cpu_s(self) -> float:
         """What all its threads have spent so far."""
-        tasks = Path(f"/proc/{self.pid}/task")
-        try:
-            spent_ns = sum(int((t / "schedstat").read_text().split()[0]) for t in tasks.iterdir())
-        except FileNotFoundError:  # a kernel without it; ticks are coarser
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return spent_ns / 1e9
+        return cpu_s(self.pid)
 
     def rss_mb(self) -> float:
         """Memory it holds."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        (held,) = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
-        return round(int(held) / 1024, 1)
+        return rss_mb(self.pid)
 
     def ask(self, question: str) -> Any:
         """Ask the simulator about itself or the truth."""

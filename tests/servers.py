@@ -101,7 +101,7 @@ def mongodb() -> Iterator[str]:
     if given := os.environ.get("PENSTOCK_TEST_MONGO_URL"):
         yield given.rstrip("/")
         return
-    port = _free_port()
+    port = free_port()
     folder = tempfile.mkdtemp(prefix="penstock-mongo-")
     server = subprocess.Popen(
         [
@@ -130,10 +130,12 @@ def redis() -> Iterator[str]:
 
 
 class RedisServer:
-    """A Redis or a Valkey that can be paused, stopped and started again; it stores no file."""
+    """A Redis or a Valkey that can be paused, stopped and started again; it keeps no data."""
 
     def __init__(self, *options: str) -> None:
-        self.port = _free_port()
+        """``options`` come first: a configuration file has to."""
+        self.port = free_port()
+        self._folder = tempfile.mkdtemp(prefix="penstock-redis-")
         self.url = f"redis://127.0.0.1:{self.port}"
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,15 +146,16 @@ class RedisServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self) -> None:
         """Start it, empty, and wait until it listens."""
         self._process = subprocess.Popen(
             [
-                _redis_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                "--appendonly", "no", "--enable-debug-command", "yes", *self._options,
+                _redis_program(), *self._options, "--port", str(self.port), "--bind", "127.0.0.1",
+                "--save", "", "--appendonly", "no",
             ],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder,
         )  # fmt: skip
         _wait_for(lambda: _listens(self.port), self._process)
 
@@ -189,7 +192,7 @@ def s3(*, conditional_put: bool = True) -> Iterator[dict[str, str]]:
 
     Without ``conditional_put`` it ignores the condition, as some stores do.
     """
-    port = _free_port()
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.s3_server", str(port), str(int(conditional_put))],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[1],
@@ -208,7 +211,7 @@ def s3(*, conditional_put: bool = True) -> Iterator[dict[str, str]]:
         server.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

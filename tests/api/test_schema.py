@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import jsonschema_rs
+import pytest
 
-from penstock.api import breakers, connectors, data, health, jobs, markets
+from penstock.api import breakers, connectors, data, health, jobs, locks, markets
 from penstock.api.document import document
 from penstock.api.operations import OPERATIONS
 from penstock.web.facts import RequestCrashed
@@ -20,8 +21,8 @@ PREFIX = "/api/v1"
 
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
-        *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *markets.ROUTES, *data.ROUTES,
-        *health.ROUTES,
+        *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
+        *data.ROUTES, *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
     assert sum(len(methods) for methods in described.values()) == len(OPERATIONS)
@@ -56,15 +57,23 @@ async def test_the_description_is_served(api: Client) -> None:
     assert answer.json["openapi"] == "3.1.0"
 
 
+# The phase "coverage" sends two thousand requests: every boundary of every parameter.
+@pytest.mark.parametrize(
+    ("phases", "least"),
+    [
+        ("examples,fuzzing,stateful", 5),
+        pytest.param("coverage", 50, marks=pytest.mark.sample),
+    ],
+)
 async def test_a_fuzzer_finds_nothing_that_contradicts_the_description(
-    api: Client, tmp_path: Path
+    api: Client, tmp_path: Path, phases: str, least: int
 ) -> None:
     program = Path(sys.executable).parent / "schemathesis"
     # Without a time budget, of which it would spend all.
     options = ["--max-examples", "3", "--seed", "1", "--request-timeout", "30"]
     fuzzer = await asyncio.create_subprocess_exec(
         program, "--config-file", str(Path(__file__).with_name("schemathesis.toml")), "run",
-        f"{api.url}{PREFIX}/openapi.json", "--no-color", *options,
+        f"{api.url}{PREFIX}/openapi.json", "--no-color", "--phases", phases, *options,
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     said = (await fuzzer.communicate())[0].decode()
@@ -72,4 +81,4 @@ async def test_a_fuzzer_finds_nothing_that_contradicts_the_description(
     assert fuzzer.returncode == 0, said[-6000:]
     assert f"Tested: {len(OPERATIONS)}" in said
     assert not [fact for fact in api.facts if isinstance(fact, RequestCrashed)]
-    assert len(api.facts) > 5 * len(OPERATIONS)
+    assert len(api.facts) > least * len(OPERATIONS)

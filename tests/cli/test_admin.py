@@ -5,12 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.jobs_made import made_job
 
 from penstock.cli.instants import instant
+from penstock.cli.job_view import draw_jobs
 from penstock.cli.job_words import duration, progress
+from penstock.clock import SystemClock
+from penstock.config import Collect, Settings
 from penstock.ingest.kinds.ohlcv_backfill import OhlcvBackfill
-from penstock.jobs.model import Cursor, Job, JobProgress, State
+from penstock.ingest.registry import kinds
+from penstock.jobs.model import Cursor, Job, JobEvent, JobLock, JobProgress, State
+from penstock.jobs.product_locks import ProductLocks
+from penstock.runtime.stores import open_state
 
 from .conftest import run, urls
 
@@ -56,6 +63,32 @@ def test_a_circuit_breaker_is_shown_and_forced(tmp_path: Path) -> None:
     unknown = run("connectors", "breaker", "kraken", "open", folder=tmp_path)
     assert unknown.returncode != 0
     assert "There is no connector for 'kraken'" in unknown.stderr
+
+
+async def test_locks_are_shown_and_released(tmp_path: Path) -> None:
+    run("connectors", "add", "binance", folder=tmp_path)
+    key = "product:binance:BTCUSDT"
+    settings = Settings(collect=Collect(data_dir=str(tmp_path / "penstock-data")))
+    async with open_state(settings, SystemClock()) as store:
+        job = made_job("markets_refresh", lock=JobLock(locked_by="host-b/work-0/7"))
+        await ProductLocks(store, SystemClock()).take(key, job)
+
+    told = run("jobs", "locks", folder=tmp_path).stdout
+    assert told.startswith(f"{key}  host-b/work-0/7  job j, since 20")
+    (shown,) = facts("jobs", "unlock", key, folder=tmp_path)
+    assert (shown["key"], shown["holder"], shown["token"]) == (key, "host-b/work-0/7", 1)
+    assert facts("jobs", "locks", folder=tmp_path) == []
+    again = run("jobs", "unlock", key, folder=tmp_path)
+    assert (again.returncode, "Nobody holds" in again.stderr) == (2, True)
+
+
+def test_a_job_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
+    event = JobEvent(at=1, what="waiting", detail="product:x:Y is locked by host-b", by="me")
+    waits = made_job("markets_refresh", state="queued", events=(event,))
+
+    draw_jobs([waits, replace(waits, state="running"), replace(waits, status="paused")], kinds())
+
+    assert capsys.readouterr().out.count(event.detail) == 1
 
 
 def test_jobs_are_made_run_paused_and_ended(tmp_path: Path, exchange: str) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 from aiohttp import web
+from tests.quick_limits import quick_kraken
+
+__all__ = ["quick_kraken"]
 
 Behaviour = Callable[[web.WebSocketResponse, int], Awaitable[None]]
 """What to do on a connection that was just opened and has asked for its streams; which it is."""

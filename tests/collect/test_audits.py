@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.quick_limits import simulated_limits
 from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
@@ -22,6 +23,8 @@ from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.exchanges import registry
 from penstock.simulator.judge import Evidence, Findings, Judge
 from penstock.storage.log import open_log
+
+pytestmark = pytest.mark.usefixtures("quick_kraken")
 
 MARKETS = {"binance": "btc_usdt", "kraken": "btc_usd", "coinbase": "btc_usd", "upbit": "btc_krw"}
 
@@ -72,7 +75,10 @@ class Scene:
 
 @asynccontextmanager
 async def collecting(name: str, folder: Path, **collect: object) -> AsyncIterator[Scene]:
-    simulated = Simulator(port=0, symbols=(MARKETS[name],), uplink_ms=0, latency_ms=1)
+    limits = simulated_limits(name)
+    simulated = Simulator(
+        port=0, symbols=(MARKETS[name],), uplink_ms=0, latency_ms=1, limits=limits
+    )
     server = build_simulator(simulated, SystemClock(), exchange=name)
     await server.start()
     address = f"http://{server.address}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from tests.quick_limits import simulated_limits
 from tests.waiting import PATIENCE_S
 
 from penstock.app.fetcher import open_fetcher
@@ -45,13 +46,14 @@ from penstock.storage.log.keys import Stream
 from penstock.telemetry import Fact
 
 every_exchange = pytest.mark.parametrize("name", simulators.names())
+pytestmark = pytest.mark.usefixtures("quick_kraken")
 
 
 @asynccontextmanager
 async def simulated(name: str, faults: str = "") -> AsyncIterator[SimulatorServer]:
-    server = build_simulator(
-        Simulator(port=0, uplink_ms=0, latency_ms=1, faults=faults), SystemClock(), exchange=name
-    )
+    limits = simulated_limits(name)
+    settings = Simulator(port=0, uplink_ms=0, latency_ms=1, faults=faults, limits=limits)
+    server = build_simulator(settings, SystemClock(), exchange=name)
     await server.start()
     try:
         yield server

@@ -32,7 +32,7 @@ async def test_a_stream_that_never_speaks_is_named_and_costs_nobody_the_connecti
         {name: f"http://{server.address}"},
     )
     settings = Settings(
-        collect=Collect(data_dir=str(tmp_path), min_silence=1.0, first_message_timeout=1.5),
+        collect=Collect(data_dir=str(tmp_path), min_silence=1.0, first_message_timeout=1.0),
         exchanges=Exchanges(rest_urls=urls, stream_urls=urls),
     )
     async with open_collector(settings, name, clock, facts.append) as collector:

@@ -25,7 +25,7 @@ from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import Plan
 from penstock.telemetry import Fact
 
-HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=3.0)
+HASTY = Plan(reconnect=Backoff(first_s=0.05, longest_s=0.1), rotate_after_s=600.0, ack_within_s=2.0)
 CHANNELS = ("trades", "book_deltas", "tickers")
 
 

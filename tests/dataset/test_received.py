@@ -59,9 +59,9 @@ Kinds = st.one_of(
     st.just(events.ticker),
 )
 Made = st.lists(
-    st.tuples(st.sampled_from(SLOTS), st.lists(st.tuples(Times, Kinds), min_size=1, max_size=8)),
+    st.tuples(st.sampled_from(SLOTS), st.lists(st.tuples(Times, Kinds), min_size=1, max_size=4)),
     min_size=1,
-    max_size=6,
+    max_size=5,
 )
 
 

@@ -20,7 +20,7 @@ from penstock.storage.log import open_log
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
     """Of all tests, since no query can change it."""
     lake = tmp_path_factory.mktemp("lake")
     log = open_log("memory:")
@@ -35,7 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         ]
     )
     seal(lake, written[:10])
-    return dataset(log, lake)
+    found = dataset(log, lake)
+    yield found
+    assert found.sql("SELECT count(*) FROM trades").rows() == [(20,)], "a query changed it"
 
 
 def test_every_channel_is_a_table(data: Dataset) -> None:
@@ -110,7 +112,6 @@ def test_nothing_outside_can_be_reached_or_changed(
     with pytest.raises(BadQuery, match=r"^SQL: "):
         data.sql(text.format(out=out)).rows()
     assert not out.exists()
-    assert data.sql("SELECT count(*) FROM trades").rows() == [(20,)]
 
 
 def test_a_query_of_much_data_is_run_batch_by_batch(data: Dataset) -> None:

@@ -515,8 +515,10 @@ async def test_29_with_frames_lost_and_spoilt_no_book_that_is_shown_is_wrong(liv
     # Where nothing tells of a lost frame, only the exchange's word is between a book and a loss.
     await live.plan_faults("malformed=0.02,nan=0.02" + (",drop=0.1" if books_tell else ""))
     try:
-        async with streaming(live) as (shard, _):
-            for _look in range(60):
+        async with streaming(live) as (shard, _), asyncio.timeout(PATIENCE_S):
+            looks = 0
+            while looks < 30 or not shard.stats.malformed or not all(shown.values()):
+                looks += 1
                 await asyncio.sleep(0.1)
                 for symbol, sync in shard.books.items():
                     if (book := _shown(symbol, sync)) is not None:

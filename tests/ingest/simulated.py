@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from tests.quick_limits import simulated_limits
 from tests.waiting import PATIENCE_S
 
 from penstock.app.simulator import build_simulator
@@ -79,11 +80,14 @@ Open = Callable[..., Awaitable[Filled]]
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncIterator[Open]:
+async def opened(tmp_path: Path, quick_kraken: None) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
         async def open_(name: str, slug: str, **simulator: Any) -> Filled:
-            wide = Simulator(port=0, symbols=(slug,), uplink_ms=0, latency_ms=1, **simulator)
+            wide = Simulator(
+                port=0, symbols=(slug,), uplink_ms=0, latency_ms=1,
+                limits=simulated_limits(name), **simulator,
+            )  # fmt: skip
             server = build_simulator(wide, SystemClock(), exchange=name)
             await server.start()
             stack.push_async_callback(server.stop)

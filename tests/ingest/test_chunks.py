@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import ExchangeError
 from penstock.ingest.chunks import MAX_ATTEMPTS, OPEN_BATCHES, Batch, Chunk, ChunkQueue
 from penstock.ingest.id_ranges import IdRange
+from penstock.ingest.trade_pages import Covered
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 
@@ -74,7 +75,8 @@ def test_batches_are_what_exists_in_order_whatever_the_order_of_responses(data: 
                 covered = IdRange(end, covered.last) if goes_back else IdRange(covered.first, end)
             # Trades beyond the chunk, and twice the same.
             beyond = [trade(last + 1)]
-            queue.fetched(chunk, covered, [trade(each) for each in found * 2] + beyond)
+            trades = [trade(each) for each in found * 2] + beyond
+            queue.fetched(chunk, Covered(covered, trades))
         assert queue.rows <= OPEN_BATCHES * 4 * size
         while batch := queue.next_batch():
             batches.append(batch)
@@ -97,7 +99,7 @@ def test_dense_ids_take_one_request_per_page(count: int, size: int, concurrency:
 
     def answer(queue: ChunkQueue, chunk: Chunk) -> None:
         asked.append(chunk.ids)
-        queue.fetched(chunk, chunk.ids, [trade(each) for each in range(*_span(chunk.ids))])
+        queue.fetched(chunk, Covered(chunk.ids, [trade(each) for each in range(*_span(chunk.ids))]))
 
     batches = emptied(ChunkQueue(IdRange(1, count), size, concurrency), answer)
 
@@ -113,7 +115,7 @@ def test_no_more_chunks_are_given_out_than_fit_into_the_open_batches() -> None:
     assert queue.take() is None
     for chunk in taken[4:]:
         assert chunk is not None
-        queue.fetched(chunk, chunk.ids, [trade(each) for each in range(*_span(chunk.ids))])
+        queue.fetched(chunk, Covered(chunk.ids, [trade(each) for each in range(*_span(chunk.ids))]))
 
     assert queue.next_batch() is None, "the first batch is not complete"
     assert queue.take() is None
@@ -135,7 +137,7 @@ def test_a_page_without_the_chunk_ends_with_an_error(covered: IdRange) -> None:
 
     def answer(queue: ChunkQueue, chunk: Chunk) -> None:
         asked.append(chunk)
-        queue.fetched(chunk, covered, [trade(each) for each in range(*_span(covered))])
+        queue.fetched(chunk, Covered(covered, [trade(each) for each in range(*_span(covered))]))
 
     with pytest.raises(ExchangeError, match="ids from 1 to 10 were requested 10 times"):
         emptied(queue, answer)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from tests.jobs_made import made_job
+from tests.quick_limits import simulated_limits
 
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
@@ -191,7 +192,7 @@ Open = Callable[[str, int], Awaitable[Simulated]]
 
 
 @pytest.fixture
-async def simulated() -> AsyncIterator[Open]:
+async def simulated(quick_kraken: None) -> AsyncIterator[Open]:
     """Open a simulated exchange for the length of a test, so long after its market began."""
     closing: list[Callable[[], Awaitable[None]]] = []
 
@@ -199,7 +200,9 @@ async def simulated() -> AsyncIterator[Open]:
         clock = LaterClock(LISTED_MS + age_ms)
         quote = simulators.catalogue(name).all()[0].quote
         symbol = Symbol("SIM001", quote)
-        settings = Simulator(port=0, symbols=(symbol.slug,), uplink_ms=0, latency_ms=1)
+        settings = Simulator(
+            port=0, symbols=(symbol.slug,), uplink_ms=0, latency_ms=1, limits=simulated_limits(name)
+        )
         server = build_simulator(settings, clock, exchange=name)
         await server.start()
         closing.append(server.stop)

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from penstock.cli.plan_view import eta_words, plan_lines
 from penstock.exchanges.paged import PageCost, PagedEndpoint
 from penstock.ingest.concurrency import FEW_TRADES, MOST
-from penstock.ingest.id_ranges import IdRange
 from penstock.ingest.planned_time import Budget, Load, duration_ms
 from penstock.ingest.planner import Survey, cheapest, plan, plan_all, requests_for
-from penstock.ingest.sampling import Sample, estimated, strata
 from penstock.throttle.gate import Limit
 
 PACED = Limit(10, 1000, "request", kind="paced", burst=10)
@@ -218,27 +216,6 @@ def test_overlapping_pages_and_separate_parts() -> None:
     assert requests_for([1, 0, 501], 500) == 3
 
 
-@given(st.integers(1, 10**9), st.integers(1, 20))
-def test_strata_are_the_whole(size: int, count: int) -> None:
-    found = strata(IdRange(7, 6 + size), count)
-
-    assert found[0].first == 7
-    assert found[-1].last == 6 + size
-    assert sum(each.size for each in found) == size
-    assert all(each.size for each in found)
-
-
-def test_an_estimate_says_how_far_off_it_may_be() -> None:
-    even = estimated([Sample(1000, 10, 5)] * 4)
-    uneven = estimated([Sample(1000, 10, 1), Sample(1000, 10, 9), Sample(1000, 10, 5)])
-
-    assert even == (2000, 0.0)
-    assert uneven.rows == 1500
-    assert 0.3 < uneven.error < 0.6
-    assert estimated([Sample(10, 10, 3), Sample(20, 20, 4)]) == (7, 0.0)
-    assert estimated([]) == (0, 0.0)
-
-
 def test_a_plan_is_shown_in_few_lines() -> None:
     note = "the range begins before the listing: the first trade has the id 1"
     paced = Budget({PACED: 0})
@@ -270,3 +247,14 @@ def test_a_plan_is_shown_in_few_lines() -> None:
 )
 def test_times_in_words(seconds: float, words: str) -> None:
     assert eta_words(seconds) == words
+
+
+def test_what_others_take_of_a_limit_of_each_market_counts_for_each() -> None:
+    each_pair = Limit(2, 1000, "request", category="pair/*", kind="paced")
+    survey = surveyed(parts=(60_000,), category="pair/a", is_walk=True)
+
+    alone = plan(replace(survey, budget=Budget({each_pair: 0})))
+    shared = plan(replace(survey, budget=Budget({each_pair: 0}, others={each_pair: 1})))
+
+    assert alone.eta_s == pytest.approx(29.6)
+    assert shared.eta_s == pytest.approx(59.1)

@@ -20,6 +20,7 @@ from penstock.exchanges.base import Exchange, Info, SymbolMap
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
 from penstock.ingest import registry
+from penstock.ingest.candle_chunks import EMPTY_CHUNKS
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.history import first_open, kept_from_ms, span_end
 from penstock.ingest.registry import kinds
@@ -68,6 +69,9 @@ class Market:
         leaving()
         interval = Interval.parse(str(params["interval"]))
         self.asked.append(interval.text)
+        # Later requests may be answered first.
+        for _ in range(len(self.asked) * 7 % 5):
+            await asyncio.sleep(0)
         start_ms, last_ms = int(params["startTime"]), int(params["endTime"])
         end_ms = min(last_ms + 1, span_end(interval, start_ms, self.span))
         trades = [OPENED_MS + minute * MINUTE_MS for minute in self.traded]
@@ -91,6 +95,7 @@ class World:
     log: EventLog
     recorder: Recorder
     coverage: CoverageWriter
+    concurrency: int = 1
 
     async def of(self, _exchange_id: str) -> Gateway:
         return self.gateway
@@ -117,6 +122,7 @@ class World:
             job_service,
             GapRows(store),
             coverage=self.coverage,
+            chunk_concurrency=self.concurrency,
         )
         running = asyncio.ensure_future(registry.build(context)[kind].run(job_run))
         for _ in range(1_000):
@@ -161,13 +167,18 @@ minutes = st.frozensets(st.integers(0, 1_500), max_size=30)
 
 @settings(max_examples=40)
 @given(
-    minutes, st.integers(1, 90_000_000), st.integers(1, 80), st.lists(st.integers(1, 4), max_size=4)
+    minutes,
+    st.integers(1, 90_000_000),
+    st.integers(1, 80),
+    st.lists(st.integers(1, 4), max_size=4),
+    st.integers(1, 5),
 )
 def test_every_closed_candle_is_there_once_however_few_there_are(
-    traded: frozenset[int], age_ms: int, span: int, stops: list[int]
+    traded: frozenset[int], age_ms: int, span: int, stops: list[int], concurrency: int
 ) -> None:
     async def go() -> None:
         there = world(traded, OPENED_MS + age_ms, span)
+        there.concurrency = concurrency
         cursor = Cursor()
         for stop_at in [*stops, 9_999]:
             cursor = (await there.run("ohlcv_backfill", cursor, stop_at)).job.cursor
@@ -224,12 +235,14 @@ async def test_minutes_without_trades_are_no_gaps() -> None:
 async def test_long_silence_is_crossed_with_few_requests_and_kept_in_the_cursor() -> None:
     there = world(frozenset({0, 100_000}), OPENED_MS + 100_010 * MINUTE_MS, span=300)
 
-    job_run = await there.run("ohlcv_backfill", Cursor(), stop_at=2)
+    # The first page, empty ones until this is a long silence, and those in flight then.
+    pages = 1 + EMPTY_CHUNKS + 1
+    job_run = await there.run("ohlcv_backfill", Cursor(), stop_at=pages + 1)
 
     assert job_run.job.progress.rows == 1
     assert job_run.job.cursor.last_ts == OPENED_MS
     assert (job_run.job.cursor.since_ms or 0) > OPENED_MS + 99_000 * MINUTE_MS
-    assert there.market.asked == ["1m", "1m", *["1h"] * 6]
+    assert there.market.asked == [*["1m"] * pages, "1m", *["1h"] * 6]
 
 
 async def test_an_incremental_is_not_stuck_behind_a_stretch_longer_than_a_page() -> None:

@@ -35,7 +35,7 @@ from penstock.ingest.registry import build, kinds
 from penstock.ingest.trade_range import TradesCursor
 from penstock.jobs.kinds import RequestRate
 from penstock.jobs.model import Job, NewJob
-from penstock.jobs.product_locks import ProductLocks
+from penstock.jobs.product_locks import ProductLocks, held_locks, release_lock
 from penstock.jobs.run import AnyRun
 from penstock.jobs.service import JobService
 from penstock.jobs.validation import admitted
@@ -607,7 +607,7 @@ async def test_a_market_that_another_job_fetches_is_not_touched() -> None:
     await other.release()
     await finished(world, backfill(from_id=1, to_id=19))
     assert world.stored() == [*range(1, 20)]
-    assert await locks.held() == []
+    assert await held_locks(world.store) == []
 
 
 @every_way
@@ -619,7 +619,7 @@ async def test_a_run_that_has_lost_its_lock_records_nothing_more(way: TradePages
     async def spoil(_client: Client, _cursor: int) -> None:
         if world.stored() and not stored:
             stored.extend(world.stored())
-            await locks.release(LOCK)
+            await release_lock(world.store, LOCK)
             await locks.take(LOCK, changed(backfill(from_id=1), id="other"))
 
     world.client.spoil = spoil
@@ -628,7 +628,7 @@ async def test_a_run_that_has_lost_its_lock_records_nothing_more(way: TradePages
 
     assert stored
     assert world.stored() == stored
-    (held,) = await locks.held()
+    (held,) = await held_locks(world.store)
     assert held.job_id == "other"
 
 

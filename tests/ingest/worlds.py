@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from tests.jobs_made import made_job
@@ -52,6 +52,10 @@ class Listing:
     ahead_ms: int = 0
     """How far its clock is ahead."""
     asked: list[tuple[int, int]] = field(default_factory=list)
+    steps: Callable[[int], int] = lambda _number: 0
+    """After how many steps of the loop a request is answered, by its number."""
+    in_flight: int = 0
+    most_in_flight: int = 0
     spoil: Callable[[list[Any]], Any] = lambda rows: rows
     status: int = 200
 
@@ -67,6 +71,13 @@ class Listing:
         interval = Interval.parse(str(params["interval"]))
         start_ms, end_ms = int(params["startTime"]), int(params["endTime"])
         self.asked.append((start_ms, end_ms))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            for _ in range(self.steps(len(self.asked))):
+                await asyncio.sleep(0)
+        finally:
+            self.in_flight -= 1
         first_ms = max(start_ms, interval.open_of(self.listed_ms))
         opens = interval.opens(first_ms, min(end_ms, now_ms) + 1)
         rows = [row(open_ms, interval) for open_ms, _ in zip(opens, range(self.page), strict=False)]
@@ -91,6 +102,7 @@ class World:
     recorder: Recorder
     reader: LogReader
     info: Info | None = None
+    chunk_concurrency: int | Literal["auto"] = "auto"
     facts: list[Fact] = field(default_factory=list)
     _means: HandlerContext | None = None
     _kinds: Mapping[str, JobKind[Any, Any]] = field(default_factory=dict)
@@ -119,8 +131,9 @@ class World:
             job_service = JobService(await open_store("memory:", clock=self.clock), kinds())
             ways = _Gateways(self.gateway), _Maps(self), self.recorder, self.clock
             self._means = HandlerContext(
-                *ways, self.reader, job_service, GapRows(job_service.store), self.facts.append
-            )
+                *ways, self.reader, job_service, GapRows(job_service.store), self.facts.append,
+                chunk_concurrency=self.chunk_concurrency,
+            )  # fmt: skip
             self._kinds = registry.build(self._means)
         return self._means.job_service
 

@@ -156,6 +156,26 @@ async def test_busy_exchanges_and_paused_connectors_are_left_alone(
     assert (await leases.next_due_ms(("busy",)) or 0) > await job_service.store.now_ms()
 
 
+async def test_with_some_ids_no_other_job_is_claimed_or_waited_for(
+    job_service: JobService, store: StateStore
+) -> None:
+    urgent = await add(job_service, "a", "gap_backfill")
+    first, other, last = [await add(job_service, name, "ohlcv_backfill") for name in "bcd"]
+    leases = Leases(store, kinds(), only=[first.id, last.id])
+
+    waiting = await leases.next_waiting()
+    taken = await leases.claim("me", 9, LEASE_MS)
+
+    assert waiting is not None
+    assert waiting.queue.type == "ohlcv_backfill"
+    assert sorted(ids(taken)) == sorted([first.id, last.id])
+    assert await leases.claim("me", 9, LEASE_MS) == []
+    assert sorted(ids(await Leases(store, kinds()).claim("you", 9, LEASE_MS))) == sorted(
+        [urgent.id, other.id]
+    )
+    assert await Leases(store, kinds(), only=[]).claim("me", 9, LEASE_MS) == []
+
+
 async def test_a_heartbeat_renews_saves_and_brings_news_for_all_jobs_at_once(
     job_service: JobService, leases: Leases
 ) -> None:

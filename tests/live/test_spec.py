@@ -1,6 +1,8 @@
 """The snippets of the specification for both caches, with penstock's import names."""
 
 import asyncio
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,19 @@ async def test_a_callback_that_opens_both_caches_for_every_tick() -> None:
             )
 
     assert written == 1, "STARTING to RUNNING, and then not again for 30 seconds"
+
+
+async def test_the_page_of_the_docs_runs_as_printed(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "live.md"
+    [code] = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await done.communicate()
+
+    assert done.returncode == 0
+    assert said.decode().splitlines()[-1] == "[('BTC/USD', Decimal('50000.0'))]"
 
 
 async def test_cancelled_while_open_it_leaves_nothing_behind() -> None:

@@ -13,7 +13,8 @@ from penstock.collect.facts import (
     StreamSuspected,
 )
 from penstock.connectors import ConnectorManager
-from penstock.exchanges.facts import RequestFailed, RequestSent
+from penstock.connectors.facts import BreakerOpened
+from penstock.exchanges.facts import RequestFailed, RequestSent, SendingStopped
 from penstock.keep.facts import (
     ChannelSealed,
     KeepingFailed,
@@ -53,6 +54,29 @@ def test_requests_and_failures_are_counted_by_exchange() -> None:
     assert found["penstock_request_seconds_count", "x"] == 3
     assert found["penstock_request_seconds_bucket", "x", "0.1"] == 0
     assert found["penstock_request_seconds_bucket", "x", "0.25"] == 3
+
+
+def test_errors_are_counted_from_0_by_process_and_for_the_fleet() -> None:
+    metrics = Metrics()
+    metrics(RequestSent(exchange="x", path="/p", cost=5, status=200, took_ms=120))
+    names = ("request_errors", "rate_limit_errors", "breaker_opens")
+    found = samples(metrics.text())
+    assert [found[f"penstock_{name}_total", "x"] for name in names] == [0, 0, 0]
+
+    for status in (400, 429, 503, 200):
+        metrics(RequestSent(exchange="x", path="/p", cost=5, status=status, took_ms=120))
+    metrics(RequestFailed(exchange="x", path="/p", cost=5, sent=True, reason="silence"))
+    metrics(SendingStopped(exchange="x", path="/p", status=429, until_ms=2, asked_ms=2))
+    metrics(BreakerOpened(exchange="x", reason="it fails", retry_at_ms=2))
+
+    counted = {
+        "exchange_id": "x", "requests": {"200": 2, "400": 1, "429": 1, "503": 1}, "cost": 1,
+        "failures": {"true": 1}, "rate_limit_errors": 1, "breaker_opens": 1,
+    }  # fmt: skip
+    for text in (metrics.text(), fleet_text([], {}, [counted])):
+        found = samples(text)
+        assert [found[f"penstock_{name}_total", "x"] for name in names] == [4, 1, 1]
+        assert found["penstock_request_attempts_total", "x"] == 6
 
 
 def test_a_stalled_stream_is_counted_once_until_it_recovers() -> None:

@@ -6,12 +6,14 @@ import msgspec
 
 from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
+from penstock.api.locks import lock_view
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
+from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.market.symbol import Symbol
 from penstock.storage.state.job_targets import target_key
 
@@ -134,6 +136,18 @@ def _breaker(exchange: str) -> BreakerView:
     )
 
 
+def _lock(exchange: str) -> ProductLock:
+    return ProductLock(
+        id=key_of(exchange, "BTC-USDT"),
+        holder="host-a/work-0/4711",
+        job_id="019a8b3c5d7e9f00a1b2c3d4",
+        job_fence=1,
+        since=_AT_MS,
+        until=_AT_MS + 2 * _HOUR_MS,
+        token=3,
+    )
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -153,6 +167,8 @@ def answers(exchange: str) -> dict[str, Any]:
         "listConnectors": {"items": [one], "next": None},
         "listJobs": {"items": [work], "next": None},
         "listJobEvents": job(exchange).events,
+        "listLocks": [lock_view(_lock(exchange))],
+        "releaseLock": lock_view(_lock(exchange)),
         "showMarkets": listing_view(_listing(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "alive": {"status": "alive"},
@@ -178,6 +194,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "releaseLock": {"release": {"key": _lock(exchange).id}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},

@@ -6,12 +6,13 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import breakers, connectors, data, health, jobs, markets
+from penstock.api import breakers, connectors, data, health, jobs, locks, markets
 from penstock.api.breakers import BreakerOrder, BreakerView
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
+from penstock.api.locks import LockOrder, LockView
 from penstock.api.views import (
     ConnectorPage,
     ConnectorView,
@@ -154,6 +155,14 @@ OPERATIONS = (
         answers=list[JobEvent],
         streams=True,
         refusals=(404,),
+    ),
+    Operation(route=locks.listed, id="listLocks", answers=list[LockView]),
+    Operation(
+        route=locks.released,
+        id="releaseLock",
+        body=LockOrder,
+        answers=LockView,
+        refusals=(404, *_BODY),
     ),
     Operation(route=markets.shown, id="showMarkets", answers=ListingView, refusals=(404,)),
     *(

@@ -1,8 +1,9 @@
 """Builds a process that ingests some products."""
 
+import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -17,15 +18,19 @@ from penstock.connectors.markets import Markets
 from penstock.exchanges import registry as exchanges
 from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
-from penstock.ingest.ingestion import Ingestion, Tally, has_ended
+from penstock.ingest.facts import IngestStarted
+from penstock.ingest.ingestion import Ingestion, Tally
+from penstock.ingest.planner import Plans, Survey, plan_all
 from penstock.ingest.products import (
     IngestRequest,
     Product,
+    check_locks,
     check_range,
     find_products,
+    left_of,
     start_job,
 )
-from penstock.jobs.kinds import RequestRate
+from penstock.ingest.survey import survey
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -33,6 +38,7 @@ from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, fan_out, quiet
+from penstock.throttle.gate import Limit
 
 # A user waits: what fails for other reasons than the limits and the circuit breaker is retried soon
 # or never.
@@ -47,10 +53,58 @@ class OpenIngest:
     process: RecordingProcess
     store: StateStore
     gateways: FleetGateways
+    markets: Markets
     admin: FleetAdmin
     products: list[Product]
     tally: Tally
+    surveys: dict[int, Survey] = field(default_factory=dict, init=False)
+    """What is left of each product that is not done, by its place."""
+    plans: Plans | None = field(default=None, init=False)
     ingestion: Ingestion | None = field(default=None, init=False)
+
+    @property
+    def clock(self) -> Clock:
+        """See ``SurveyContext``."""
+        return self.process.clock
+
+    async def check_locks(self) -> None:
+        """Check that no other job fetches one of the products.
+
+        Raises:
+            ProductLocked: with its holder, since when and until when.
+        """
+        await check_locks(self.products, self.store)
+
+    async def plan(self) -> Plans:
+        """Ask the exchange how much is left of each product, and plan how to fetch it.
+
+        Raises:
+            BadJob: a range is in the future, or its market has no trades.
+            One of ``UNAVAILABLE``: the exchange is not available now.
+        """
+        ingest = self.process.settings.ingest
+        places = asyncio.Semaphore(ingest.workers)
+
+        async def ask(place: int, product: Product) -> None:
+            wanted, new = left_of(product), product.new
+            if wanted is not None:
+                async with places:
+                    self.surveys[place] = await survey(
+                        self, new.exchange_id, product.native, wanted, new.timeframe
+                    )
+
+        asking = [asyncio.create_task(ask(*each)) for each in enumerate(self.products)]
+        try:
+            await asyncio.gather(*asking)
+        finally:
+            for task in asking:
+                task.cancel()
+        self.plans = plan_all(
+            [self.surveys[place] for place in sorted(self.surveys)],
+            workers=ingest.workers,
+            chunk_concurrency=ingest.chunk_concurrency,
+        )
+        return self.plans
 
     async def begin(self) -> Ingestion:
         """Create the jobs that do not exist, and the worker that runs them.
@@ -62,32 +116,47 @@ class OpenIngest:
         settings, clock = self.process.settings, self.process.clock
         writer = self.process.own_free_slot("ingest")
         context = await open_context(self.process, self.store, self.gateways)
-        started = [await start_job(self.admin, product) for product in self.products]
-        jobs, kinds = {job.id: job for job in started}, registry.build(context)
+        leases = Leases(self.store, registry.kinds())
+        started = [await start_job(self.admin, leases, product) for product in self.products]
+        for place, surveyed in self.surveys.items():
+            context.surveyed[started[place].id] = surveyed
+        jobs = {job.id: job for job in started}
         workers = settings.ingest.workers
         how = replace(
             settings.jobs,
             concurrency=workers,
-            per_exchange=max(workers, settings.jobs.per_exchange),
+            # Besides the jobs of workers: a user asked for so many.
+            per_exchange=settings.jobs.per_exchange + workers,
             attempts=min(_ATTEMPTS, settings.jobs.attempts),
             time_slice=_NO_TIME_SLICE_S,
         )
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
             Leases(self.store, registry.kinds(), only=jobs),
-            kinds,
+            registry.build(context),
             clock,
             how,
             fan_out([self.gateways.counters, self.process.listener]),
         )
-        # Where nothing is left to do, the exchange is not asked for its time either.
-        left = [job for job in started if not has_ended(job)]
-        rate = await kinds[left[0].type].request_rate(left[0]) if left else RequestRate()
+        service = self.admin.job_service
         self.ingestion = Ingestion(
-            self.products, jobs, worker, self.admin.job_service, clock, self.tally, rate
+            self.products, jobs, worker, service, clock, self.tally, self._used, self.plans
         )
+        await self.ingestion.find_rate()
         self.process.running(self._report)
+        self.process.listener(
+            IngestStarted(
+                exchange=self.products[0].new.exchange_id,
+                products=tuple(product.native for product in self.products),
+                workers=workers,
+                chunk_concurrency=settings.ingest.chunk_concurrency,
+                requests_per_s=self.ingestion.limit_per_s,
+            )
+        )
         return self.ingestion
+
+    def _used(self) -> Mapping[Limit, int]:
+        return self.gateways.open(self.products[0].new.exchange_id).gate.used()
 
     def _report(self) -> Report:
         assert self.ingestion is not None
@@ -107,6 +176,7 @@ async def open_ingest(
         UnknownExchange, UnknownSymbol, UnknownInterval: with near matches.
         BadJob: the range is invalid, or the exchange cannot be asked for it.
         ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
+        ConnectorPaused: an operator stopped all requests to the exchange.
         ConfigError: the URL of the log or of a publisher is invalid.
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
@@ -116,8 +186,10 @@ async def open_ingest(
     listener = fan_out([tally, listener])
     async with RecordingProcess("ingest", settings, clock, listener) as process:
         store = await process.open_state()
-        gateways = await open_gateways(process, store)
+        # No other jobs wait, so a request may wait for the limits as long as any.
+        gateways = await open_gateways(process, store, settings.requests.acquire_timeout)
         markets = Markets(store, gateways, listener)
         admin = FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
+        await gateways.check(request.exchange)
         products = await find_products(admin, request)
-        yield OpenIngest(process, store, gateways, admin, products, tally)
+        yield OpenIngest(process, store, gateways, markets, admin, products, tally)

@@ -16,7 +16,9 @@ from penstock.coverage.gap_rows import GapRows
 from penstock.ingest import registry
 from penstock.ingest.claims import check_claims
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.file_source import source_of
 from penstock.ingest.gap_watch import GapWatch
+from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
@@ -34,7 +36,7 @@ async def open_worker(
     """Open a worker for the shared jobs, in the named slot or in the first free one.
 
     Raises:
-        ConfigError: the URL of the log or of a publisher is invalid.
+        ConfigError: the URL of the log, of a publisher or of published files is invalid.
         SlotInUse: another process writes to the named slot.
         StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the folder cannot be written.
@@ -42,7 +44,7 @@ async def open_worker(
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
-        gateways = await open_gateways(process, store)
+        gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
         context = await open_context(process, store, gateways)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
@@ -57,11 +59,12 @@ async def open_worker(
         yield worker
 
 
-async def open_gateways(process: RecordingProcess, store: StateStore) -> FleetGateways:
-    """Open the gateways of a process that runs jobs: a job without budget is soon released."""
-    settings = process.settings
-    impatient = replace(settings.requests, acquire_timeout=settings.jobs.acquire_timeout)
-    settings = replace(settings, requests=impatient)
+async def open_gateways(
+    process: RecordingProcess, store: StateStore, acquire_timeout: float
+) -> FleetGateways:
+    """Open the gateways of a process that runs jobs; so long a request waits for the limits."""
+    requests = replace(process.settings.requests, acquire_timeout=acquire_timeout)
+    settings = replace(process.settings, requests=requests)
     gateways = FleetGateways(store, settings, process.clock, process.listener)
     return await process.stack.enter_async_context(aclosing(gateways))
 
@@ -72,7 +75,7 @@ async def open_context(
     """Open what jobs need, in a process that owns its slot, and check what earlier ones recorded.
 
     Raises:
-        ConfigError: a publisher cannot be opened.
+        ConfigError: a publisher or the source of published files cannot be opened.
         StorageError: the log or the state cannot be read.
     """
     settings = process.settings
@@ -90,9 +93,18 @@ async def open_context(
         process.coverage,
         partial(lake_to_read, settings),
         settings.ingest.chunk_concurrency,
+        files=await _open_files(process),
     )
     await check_claims(context)
     return context
+
+
+async def _open_files(process: RecordingProcess) -> PublishedFiles | None:
+    source = source_of(process.settings, process.clock)
+    if source is None:
+        return None
+    files = PublishedFiles(source, process.clock)
+    return await process.stack.enter_async_context(aclosing(files))
 
 
 def _report(worker: Worker, most: int) -> Report:

@@ -2,8 +2,10 @@
 
 import asyncio
 import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -19,13 +21,14 @@ from penstock.cli.ingest_view import (
     summary_lines,
 )
 from penstock.cli.instants import instant
-from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, default, say
+from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, default, note, say
 from penstock.cli.painter import write
+from penstock.cli.plan_view import plan_lines
 from penstock.cli.running import View, last_words_logged, run_process, run_shown, unless_drawn
 from penstock.cli.typed import instant_ns
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
-from penstock.errors import UnfinishedJob
+from penstock.errors import BadRequest, ExchangeError, ExchangeUnreachable, UnfinishedJob
 from penstock.ingest.ingestion import Ingestion
 from penstock.ingest.products import IngestRange, IngestRequest, Product
 from penstock.jobs.model import Job
@@ -78,14 +81,17 @@ def ingest(
             show_default=default("ingest.chunk_concurrency"),
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the plan; create and fetch nothing.")
+    ] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch all trades, or candles, of some products in a range, as fast as the limits allow.
 
-    There is one job for each product. Ctrl-C or SIGTERM stops it and prints the command that
-    continues. The same command continues where it was stopped or killed; what was fetched is not
-    fetched again.
+    The plan is shown first: pages, rows and time. There is one job for each product. Ctrl-C or
+    SIGTERM stops it and prints the command that continues. The same command continues where it was
+    stopped or killed; what was fetched is not fetched again.
 
     Exits 0 if all is fetched, 1 if a product failed, 130 if it was stopped before the end.
 
@@ -115,8 +121,11 @@ def ingest(
         raise typer.BadParameter("candles have no ids: use --from and --to")
     commands = _Commands(context.obj, data_dir)
     again = commands.ingest(exchange, symbols, given)
+    how = _How(commands, is_dry=dry_run, as_json=as_json)
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
-        ingestion = run_process(_ingest(settings, request, commands, listener))
+        ingestion = run_process(_ingest(settings, request, how, listener))
+    if dry_run:
+        return
     is_over = ingestion is not None and ingestion.is_finished
     failed = ingestion is not None and any(
         job.state != "success" for job in ingestion.jobs.values()
@@ -128,16 +137,20 @@ def ingest(
         raise typer.Exit(1 if is_over else INTERRUPTED)
 
 
+class _How(NamedTuple):
+    commands: "_Commands"
+    is_dry: bool
+    as_json: bool
+
+
 async def _ingest(
-    settings: Settings, request: IngestRequest, commands: "_Commands", listener: Listener
+    settings: Settings, request: IngestRequest, how: _How, listener: Listener
 ) -> Ingestion | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with opened(open_ingest(settings, request, clock, listener), stop) as found:
-        if found is None:
+    async with opened(_begun(settings, request, how, clock, listener), stop) as ingestion:
+        if ingestion is None:
             return None
-        _check_ranges(found, commands)
-        ingestion = await found.begin()
         view = View(
             lambda viewport: draw_ingest(ingestion, viewport),
             lambda: describe_ingest(ingestion),
@@ -145,6 +158,34 @@ async def _ingest(
         )
         await run_shown(ingestion.run(stop), stop, None, clock, view)
     return ingestion
+
+
+@asynccontextmanager
+async def _begun(
+    settings: Settings, request: IngestRequest, how: _How, clock: Clock, listener: Listener
+) -> AsyncIterator[Ingestion | None]:
+    """Show the plan, and create the jobs; None if that is not wanted."""
+    async with open_ingest(settings, request, clock, listener) as found:
+        _check_ranges(found, how.commands)
+        await found.check_locks()
+        await _show_plan(found, how)
+        yield None if how.is_dry else await found.begin()
+
+
+async def _show_plan(found: OpenIngest, how: _How) -> None:
+    try:
+        plans = await found.plan()
+    except (ExchangeError, ExchangeUnreachable) as error:
+        if how.is_dry or isinstance(error, BadRequest):
+            raise
+        # The jobs wait until it is available.
+        note(f"penstock: there is no plan: {error}")
+        return
+    if how.as_json and how.is_dry:
+        say(plans)
+    elif plans.plans and not how.as_json:
+        for line in plan_lines(plans):
+            typer.echo(line)
 
 
 def _show(ingestion: Ingestion, resume: str | None, *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
+from penstock.api.locks import lock_view
 from penstock.api.views import job_view
 from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
@@ -15,6 +16,7 @@ from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, say
 from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.model import Job, NewJob, Schedule, State
+from penstock.jobs.product_locks import ProductLock, held_locks, release_lock
 from penstock.jobs.service import JobService
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -204,6 +206,46 @@ def remove(context: typer.Context, job_id: JobArgument, data_dir: DataOption = N
     Example: penstock jobs rm 019a8b3c5d7e9f00a1b2c3d4
     """
     _changed(context, job_id, data_dir, JobService.delete)
+
+
+@jobs.command()
+def locks(context: typer.Context, data_dir: DataOption = None, as_json: JsonOption = False) -> None:
+    """List the markets that job runs have locked: who, since when and until when.
+
+    Example: penstock jobs locks
+    """
+
+    async def find(admin: FleetAdmin) -> list[ProductLock]:
+        return await held_locks(admin.job_service.store)
+
+    for lock in with_admin(context, data_dir, find, read_only=True):
+        _say_lock(lock, as_json)
+
+
+@jobs.command()
+def unlock(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="Key of the lock, as locks lists it.")],
+    data_dir: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Release the lock of a market; if its holder still runs, it stops, and its job is retried.
+
+    Example: penstock jobs unlock product:coinbase:BTC-USD
+    """
+
+    async def release(admin: FleetAdmin) -> ProductLock:
+        return await release_lock(admin.job_service.store, key)
+
+    _say_lock(with_admin(context, data_dir, release), as_json)
+
+
+def _say_lock(lock: ProductLock, as_json: bool) -> None:
+    if as_json:
+        say(lock_view(lock))
+        return
+    times = f"since {instant(lock.since)}, until {instant(lock.until)} unless renewed"
+    typer.echo(f"{lock.id}  {lock.holder}  job {lock.job_id}, {times}")
 
 
 def _changed(context: typer.Context, job_id: str, data_dir: str | None, change: _Change) -> Job:

@@ -42,6 +42,7 @@ from penstock.config.settings import (
 from penstock.config.short_names import named_symbols, short_names
 from penstock.config.simulator import (
     SimulatedBinance,
+    SimulatedCoinbase,
     SimulatedKraken,
     SimulatedUpbit,
     Simulator,
@@ -70,6 +71,7 @@ __all__ = [
     "Secret",
     "Settings",
     "SimulatedBinance",
+    "SimulatedCoinbase",
     "SimulatedKraken",
     "SimulatedUpbit",
     "Simulator",

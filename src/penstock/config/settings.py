@@ -41,13 +41,20 @@ class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Exchanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Addresses of exchanges, where they differ from the public ones."""
+    """Addresses of exchanges, where they differ from the public ones, and API keys."""
 
     rest_urls: dict[str, str] = {}
     """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``. For
     ``ccxt:NAME``, all its hosts are replaced and the paths are kept."""
     stream_urls: dict[str, str] = {}
     """Address to open streams at, by exchange: ``name=ws://127.0.0.1:8790``."""
+    api_keys: dict[str, Secret] = {}
+    """API key, by exchange. Requests are then signed, and the limits of keys apply. One that may
+    only view is enough."""
+    api_secrets: dict[str, Secret] = {}
+    """The secret of each key."""
+    api_passphrases: dict[str, Secret] = {}
+    """The passphrase of each key."""
 
 
 class Requests(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -283,13 +290,16 @@ class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``trades_backfill`` jobs and ``penstock ingest`` fetch trades."""
+    """How backfills and ``penstock ingest`` fetch trades and candles."""
 
     workers: Count = 3
     """Products that ``penstock ingest`` fetches concurrently."""
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""
+    files: str = ""
+    """Folder, or address such as ``https://files.example.com``, with the files that an exchange
+    publishes. Trades and candles that they have are not requested; see docs/ingest.md."""
 
 
 class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

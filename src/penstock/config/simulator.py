@@ -35,6 +35,17 @@ class SimulatedBinance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds after which every connection is closed."""
 
 
+class SimulatedCoinbase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated Coinbase: the only API key that it accepts. It protects nothing."""
+
+    api_key: str = "simulated"
+    """The key."""
+    api_secret: str = "c2ltdWxhdGVk"  # noqa: S105 - not a secret: it is in the docs
+    """Its secret, in base64."""
+    api_passphrase: str = "simulated"  # noqa: S105
+    """Its passphrase."""
+
+
 class SimulatedKraken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The simulated Kraken."""
 
@@ -83,6 +94,7 @@ class Simulator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     latency_ms: Count = 5
     """Median time in milliseconds to answer a request, after admission."""
     binance: SimulatedBinance = SimulatedBinance()
+    coinbase: SimulatedCoinbase = SimulatedCoinbase()
     kraken: SimulatedKraken = SimulatedKraken()
     upbit: SimulatedUpbit = SimulatedUpbit()
 

@@ -52,6 +52,8 @@ class BudgetClient:
     ) -> None:
         self.exchange_id = exchange_id
         self.limits: tuple[Limit, ...] = ()
+        self.of_key: tuple[Limit, ...] | None = None
+        """The exchange's limits for this process, where they depend on its API key."""
         self.status = "active"
         self.blocked_until_ms = NEVER
         self.budget = Budget()
@@ -227,7 +229,9 @@ class BudgetClient:
         self._shown_offset_ms = document["exchange_offset_ms"]
         self._clocks.assume(self._shown_offset_ms)
         self._chosen = restored(document["chosen"]) if document["chosen"] else None
-        if not self._to_announce:  # Else this document does not have the latest yet.
+        if self.of_key is not None:
+            self._announced = self.of_key
+        elif not self._to_announce:  # Else this document does not have the latest yet.
             self._announced = restored(document["announced"])
         limits = in_force(self._chosen, self._announced)
         if limits != self.limits:

@@ -77,13 +77,20 @@ class SharedGate:
         acquire_timeout_ms: int = 300_000,
         guard_ms: int = 250,
         listener: Listener = quiet,
+        depends_on_key: bool = False,
     ) -> None:
-        """``limits`` apply if there is no connector; its own are read before anything is sent."""
+        """``limits`` apply if there is no connector; its own are read before anything is sent.
+
+        If they depend on this process's API key, they apply in place of those that the connector
+        has of the exchange; what an operator chose applies in any case.
+        """
         self._clock, self._exchange_id = clock, exchange_id
         self._acquire_timeout_ms, self._guard_ms = acquire_timeout_ms, guard_ms
         self._clocks = Clocks(clock, guard_ms)
         self._budget_client = BudgetClient(store, exchange_id, self._clocks, clock, listener)
         self._budget_client.limits = self._limits = tuple(limits)
+        if depends_on_key:
+            self._budget_client.of_key = self._limits
         self._pool = TokenPool(self._budget_client, self._clocks, guard_ms)
         self._queues: dict[str, RequestQueue] = {}
         self._numbers = count()

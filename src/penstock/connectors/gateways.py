@@ -15,7 +15,8 @@ from penstock.connectors.gate import SharedGate
 from penstock.connectors.stops import StopRecorder
 from penstock.exchanges import registry
 from penstock.exchanges.base import ExchangeClient
-from penstock.exchanges.clients import client_for
+from penstock.exchanges.clients import client_for, limits_for
+from penstock.exchanges.facts import RequestsSigned
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, fan_out, quiet
 
@@ -46,6 +47,7 @@ class FleetGateways:
 
         Raises:
             UnknownExchange: there is none of that name.
+            ConfigError: there is an API key for it, which cannot be used.
         """
         if exchange_id not in self._opened:
             self._opened[exchange_id] = self._made(exchange_id)
@@ -86,14 +88,19 @@ class FleetGateways:
     def _made(self, exchange_id: str) -> _Opened:
         exchange = registry.load(exchange_id)
         requests = self._settings.requests
+        limits = limits_for(exchange, self._settings, self._clock.now_ms())
+        if exchange.keyed and limits is exchange.keyed.limits:
+            words = (f"{x.amount} per {x.period_ms / 1000:g} s, burst {x.most}" for x in limits)
+            self._listener(RequestsSigned(exchange=exchange_id, limits=tuple(words)))
         gate = SharedGate(
             self._store,
             exchange_id,
-            exchange.limits(self._clock.now_ms()),
+            limits,
             self._clock,
             acquire_timeout_ms=round(requests.acquire_timeout * 1000),
             guard_ms=requests.guard_ms,
             listener=self._listener,
+            depends_on_key=exchange.keyed is not None,
         )
         rules = rules_of(self._settings)
         breaker = SharedBreaker(self._store, exchange_id, self._clock, rules, self._listener)

@@ -34,6 +34,7 @@ PenstockError
 │   ├── NeverSent          it did not leave this machine: its tokens are returned
 │   └── NoAnswer           it may have arrived: its tokens stay used
 ├── UnexpectedAnswer       an answer that does not match the exchange's documentation
+├── BadFile                a published file is damaged or another one: replace or remove it
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
 ├── PortInUse              another program listens on that port already
@@ -51,6 +52,7 @@ PenstockError
 ├── UnknownKind            a newer version created the job: use that one
 ├── JobRunning             it is running: pause it, and retry
 ├── ProductLocked          another job run fetches that market: wait until it has ended
+├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
@@ -71,6 +73,7 @@ handle, and nothing else.
 """
 
 from penstock.errors.answers import (
+    BadFile,
     BadRequest,
     Banned,
     CircuitOpen,
@@ -137,6 +140,7 @@ from penstock.errors.work import (
     JobEnded,
     JobRunning,
     LockLost,
+    NotLocked,
     NotStreaming,
     ProductLocked,
     UnfinishedJob,
@@ -150,6 +154,7 @@ __all__ = [
     "UNAVAILABLE",
     "AlreadyExists",
     "BadCost",
+    "BadFile",
     "BadJob",
     "BadLimit",
     "BadProcess",
@@ -185,6 +190,7 @@ __all__ = [
     "NoData",
     "NoDataset",
     "NotCollected",
+    "NotLocked",
     "NotOurRecord",
     "NotStreaming",
     "PenstockError",

@@ -68,3 +68,15 @@ class NoAnswer(ExchangeUnreachable):
 
 class UnexpectedAnswer(PenstockError):
     """An answer that does not match the exchange's documentation."""
+
+
+class BadFile(PenstockError):
+    """A published file is damaged, or not the one that its name says."""
+
+    def __init__(self, path: str, problem: str, *, line: int = 0) -> None:
+        self.path, self.problem, self.line = path, problem, line
+        where, effect = path, "Nothing was recorded from it"
+        if line:
+            where, effect = f"{path}, line {line}", "Nothing was recorded from this row on"
+        remedy = "Replace the file, or remove it: what no file has is requested from the exchange"
+        super().__init__(f"{where}: {problem}. {effect}. {remedy}.")

@@ -104,8 +104,17 @@ class ProductLocked(PenstockError):
         self.since_ms, self.until_ms = since_ms, until_ms
         super().__init__(
             f"{key} is locked by {holder} for job {job_id}, since {_time(since_ms)} until"
-            f" {_time(until_ms)} unless renewed. Wait until that job has ended, or pause it."
+            f" {_time(until_ms)} unless renewed. Wait until that job has ended, or pause it. If its"
+            f" worker is gone for good: penstock jobs unlock {key}"
         )
+
+
+class NotLocked(PenstockError):
+    """Nobody holds that lock."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"Nobody holds the lock {key!r}. See: penstock jobs locks")
 
 
 class LockLost(PenstockError):

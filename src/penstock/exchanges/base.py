@@ -12,6 +12,8 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import MalformedSymbol, UnknownSymbol
+from penstock.exchanges.bulk_files import BulkFiles
+from penstock.exchanges.keyed import KeyedAccess
 from penstock.exchanges.paged import PagedEndpoint
 from penstock.exchanges.raw_request import RawRequest
 from penstock.market.events import AggTrade, BookSnapshot, Candle, Event, Source, Ticker, Trade
@@ -370,6 +372,8 @@ class Exchange:
     """(ms) → the lowest id of a trade of that time, where ids begin with it."""
     agg_trades: Callable[[SymbolMap, Symbol, int], Request[AggTradePage]] | None = None
     """A page of a market's aggregated trades that begins with an id, where there are any."""
+    bulk_files: BulkFiles | None = None
+    """The files of trades and candles that it publishes."""
     intervals: tuple[str, ...] = COMMON
     """Candle lengths that can be requested."""
     latest_candles: int | None = None
@@ -385,6 +389,8 @@ class Exchange:
     """Whether intervals without trades have a candle; if not, a missing candle may not be a gap."""
     asset_names: AssetNames | None = None
     """Requested before ``info``, where that does not name its assets."""
+    keyed: KeyedAccess | None = None
+    """What it grants to requests that are signed with an API key, where they are supported."""
     make_client: Callable[[ExchangeClient, Exchanges], ExchangeClient] | None = None
     """Makes the client used instead of the gateway, where one call may take several requests. All
     requests go through the gateway; ``Exchanges`` has the addresses set by the operator."""

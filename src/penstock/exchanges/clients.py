@@ -6,10 +6,11 @@ from penstock.exchanges.base import Exchange, ExchangeClient
 from penstock.exchanges.facts import CapacityLow
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import HttpTransport
+from penstock.exchanges.keyed import signer_for
 from penstock.resilience.backoff import Backoff
 from penstock.resilience.circuit import CircuitBreaker, NoBreaker
 from penstock.telemetry import Listener, quiet
-from penstock.throttle.gate import Gate
+from penstock.throttle.gate import Gate, Limit
 from penstock.throttle.local_gate import LocalGate
 
 
@@ -24,12 +25,17 @@ def gateway_for(
     """A gateway with the operator's settings. Opens no connection yet.
 
     Without ``gate`` it gets a local one, which does not count the requests of other processes.
+
+    Raises:
+        ConfigError: there is an API key for the exchange, which cannot be used.
     """
     requests = settings.requests
     gate = gate or _own_gate(exchange, settings, clock, listener)
-    return Gateway(
+    url = settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url)
+    transport = HttpTransport(url, requests)
+    gateway = Gateway(
         exchange,
-        HttpTransport(settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url), requests),
+        transport,
         gate,
         clock,
         Backoff(
@@ -43,6 +49,20 @@ def gateway_for(
         breaker=breaker or NoBreaker(),
         longest_stop_ms=round(requests.longest_stop * 1000),
     )
+    if sign := signer_for(exchange.name, exchange.keyed, settings.exchanges):
+        transport.sign = lambda target: sign(target, gateway.exchange_ms())
+    return gateway
+
+
+def limits_for(exchange: Exchange, settings: Settings, now_ms: int) -> tuple[Limit, ...]:
+    """The known limits of an exchange; those of API keys if there is a key for it.
+
+    Raises:
+        ConfigError: there is a key, which cannot be used.
+    """
+    if exchange.keyed and signer_for(exchange.name, exchange.keyed, settings.exchanges):
+        return exchange.keyed.limits
+    return exchange.limits(now_ms)
 
 
 def client_for(
@@ -64,7 +84,7 @@ def _own_gate(
     requests = settings.requests
     gate = LocalGate(
         clock,
-        exchange.limits(clock.now_ms()),
+        limits_for(exchange, settings, clock.now_ms()),
         acquire_timeout_ms=round(requests.acquire_timeout * 1000),
         guard_ms=requests.guard_ms,
     )

@@ -37,7 +37,14 @@ class RequestFailed(CountedFact, frozen=True, kw_only=True):
         return {f"failures.{str(self.sent).lower()}": 1}
 
 
-class SendingStopped(Fact, frozen=True, kw_only=True):
+class RequestsSigned(Fact, frozen=True, kw_only=True):
+    """Requests to an exchange are signed with an API key, and these limits apply to them."""
+
+    exchange: str
+    limits: tuple[str, ...]
+
+
+class SendingStopped(CountedFact, frozen=True, kw_only=True):
     """An exchange ordered a stop (429 or a ban): nothing is sent to it before ``until_ms``.
 
     ``asked_ms`` is the end that it asked for, which may exceed ``requests.longest_stop``.
@@ -45,12 +52,14 @@ class SendingStopped(Fact, frozen=True, kw_only=True):
 
     level: ClassVar[Level] = "warning"
 
-    exchange: str
     path: str
     status: int
     until_ms: int
     asked_ms: int
     words: str = ""
+
+    def counts(self) -> Mapping[str, int]:
+        return {"rate_limit_errors": 1}
 
 
 class CapacityLow(Fact, frozen=True, kw_only=True):

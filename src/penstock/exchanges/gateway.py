@@ -225,9 +225,12 @@ class Gateway:
         assert isinstance(self.transport, SendsRaw), "this transport cannot send raw requests"
         return await self.transport.send_raw(request.raw, leaving)
 
+    def exchange_ms(self) -> int:
+        """The exchange's time, as far as it is known."""
+        return round(self.clock.now_ms() + (self.offset.middle_ms if self.offset else 0))
+
     def _params(self, request: Request[T]) -> Mapping[str, str | int]:
-        ahead_ms = self.offset.middle_ms if self.offset else 0
-        return request.params_at(round(self.clock.now_ms() + ahead_ms))
+        return request.params_at(self.exchange_ms())
 
     def _emit_failure(self, request: Request[T], error: ExchangeUnreachable) -> None:
         self.listener(

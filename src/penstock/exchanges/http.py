@@ -90,13 +90,17 @@ class HttpTransport:
             sock_read=settings.read_timeout,
         )
         self._session: aiohttp.ClientSession | None = None
+        self.sign: Callable[[str], Mapping[str, str]] | None = None
+        """(path with query) → headers that sign a request; None: they are not signed."""
 
     async def send(
         self, path: str, params: Mapping[str, str | int], leaving: Callable[[], None]
     ) -> Answer:
         """See ``Transport``."""
         url = URL(self._base_url + path).extend_query(params)
-        return await self._send(RawRequest(str(url)), f"{self._base_url}{path}", leaving)
+        headers = self.sign(url.raw_path_qs) if self.sign else {}
+        raw = RawRequest(str(url), headers=headers)
+        return await self._send(raw, f"{self._base_url}{path}", leaving)
 
     async def send_raw(self, raw: RawRequest, leaving: Callable[[], None]) -> Answer:
         """See ``SendsRaw``."""

@@ -51,7 +51,7 @@ class CandleGapFill(CandleKind[CandleGapTarget]):
         """See ``JobKind``."""
         walk = await CandleWalk.begin(self._context, job_run)
         start_ms, _ = self.span(job_run.target, job_run.cursor)
-        done = await walk.go(start_ms)
+        done = await walk.go(start_ms, several=True)
         if done:
             await self._gap_scan.after_gap(walk, start_ms)
             await self._close(walk, job_run.target)

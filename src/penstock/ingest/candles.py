@@ -4,20 +4,40 @@ A candle is recorded once it has closed by the exchange's own clock. Every page 
 through the gateway, so every page is counted; a page that is fetched twice after a crash is dropped
 as a duplicate. Where intervals without trades have no candle, an empty page is not the end: the
 walk continues after it.
+
+Where the start of every page is known, several are requested at a time: from the end of the first
+page on, up to candles that have ended for certain. Batches of pages are recorded and synced in
+order; then the cursor moves past them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.coverage.candles import HeldCandles
 from penstock.errors import UnexpectedAnswer, UnknownInterval
+from penstock.exchanges.answers import surely_over_ms
 from penstock.exchanges.base import ExchangeClient, Rest
+from penstock.exchanges.bulk_files import FileSeries
+from penstock.ingest.candle_chunks import CandleBatch, CandleChunk, CandleChunkQueue
 from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.history import complete_until, iso, kept_from_ms, longest
+from penstock.ingest.file_candles import are_files_cheaper, compared_by
+from penstock.ingest.file_stitch import FileStitch
+from penstock.ingest.history import (
+    complete_until,
+    intervals_per_page,
+    iso,
+    kept_from_ms,
+    longest,
+)
+from penstock.ingest.page_concurrency import page_concurrency
+from penstock.ingest.parallel import ParallelFetch
 from penstock.jobs.model import Cursor
 from penstock.jobs.run import JobRun
 from penstock.market.channels import CANDLES
@@ -51,6 +71,8 @@ class CandleWalk:
     rest: Rest
     symbol: Symbol
     interval: Interval
+    series: FileSeries[Candle] | None = None
+    """The files that the exchange publishes."""
 
     @classmethod
     async def begin(cls, context: HandlerContext, job_run: JobRun[K, Cursor]) -> "CandleWalk":
@@ -64,13 +86,16 @@ class CandleWalk:
         symbols = await context.markets.of(exchange_id)
         if target.timeframe not in gateway.exchange.intervals:
             raise UnknownInterval(target.timeframe, gateway.exchange.intervals)
+        symbol, interval = symbols.find(target.symbol), Interval.parse(target.timeframe)
+        files, native = gateway.exchange.bulk_files, symbols.native(symbol)
         return cls(
             context=context,
             job_run=job_run,
             gateway=gateway,
             rest=gateway.exchange.rest(symbols),
-            symbol=symbols.find(target.symbol),
-            interval=Interval.parse(target.timeframe),
+            symbol=symbol,
+            interval=interval,
+            series=None if files is None else files.candles(native, symbol, interval),
         )
 
     def now_ms(self) -> int:
@@ -85,8 +110,10 @@ class CandleWalk:
             return cursor.since_ms
         return None if cursor.last_ts is None else self.interval.next_open(cursor.last_ts)
 
-    async def go(self, start_ms: int) -> bool:
+    async def go(self, start_ms: int, *, several: bool = False) -> bool:
         """Record all closed candles from ``start_ms`` up to the cursor's end, or the present.
+
+        With ``several``, several pages are requested at a time where that is possible.
 
         Returns whether there are no more.
         """
@@ -116,6 +143,10 @@ class CandleWalk:
                 return True
             if not moved:
                 await self.context.clock.sleep(_MOMENT_S)
+            elif several and page:
+                if not await self._go_on_in_parallel(start_ms, end_ms):
+                    return False
+                start_ms = self.cursor_ms() or start_ms
 
     async def complete(self, start_ms: int, end_ms: int, held: HeldCandles) -> int:
         """Request a page of candles that closed long ago, and record those missing in the log.
@@ -134,6 +165,78 @@ class CandleWalk:
             self.job_run.note("missing", f"{what}; found when they were asked for again")
         self._cover(start_ms, until_ms)
         return until_ms
+
+    async def _go_on_in_parallel(self, start_ms: int, end_ms: int) -> bool:
+        """Record candles that ended long ago, from the open time of one; whether to continue."""
+        exchange, fixed_ms = self.gateway.exchange, self.interval.fixed_ms
+        size = intervals_per_page(exchange)
+        if size is None or fixed_ms is None:
+            return True
+        # By both clocks, as the readers of responses only know this machine's.
+        over_ms = min(self._settled_ms(self.now_ms()), surely_over_ms(self.context.clock.now_ns()))
+        until_ms = self.interval.open_of(min(end_ms, over_ms))
+        if until_ms - start_ms <= size * fixed_ms:
+            return True
+
+        async def commit(batch: CandleBatch) -> bool:
+            return await self._commit(batch, end_ms)
+
+        async def fetch(since_ms: int, before_ms: int) -> bool:
+            queue = CandleChunkQueue((since_ms, before_ms), size * fixed_ms)
+            request = self.rest.candles(self.symbol, self.interval, since_ms, before_ms)
+            concurrency = partial(page_concurrency, self.context, self.gateway, request)
+            # Not done where there is nothing for long.
+            return await ParallelFetch(queue, self._whole, commit, concurrency).run()
+
+        async def commit_rows(rows: list[Candle]) -> bool:
+            pages: list[Sequence[Candle]]
+            pages = [rows[at : at + size] for at in range(0, len(rows), size)]
+            return await commit(CandleBatch(rows[0].open_ms, rows[-1].open_ms + fixed_ms, pages))
+
+        def left() -> tuple[int, int]:
+            return max(self.cursor_ms() or 0, start_ms), until_ms
+
+        goes_on, files = True, self.context.files
+        with self.context.fetches.one_more(exchange.name):
+            if files and self.series and are_files_cheaper(fixed_ms, size):
+                stitch = FileStitch(
+                    files=files,
+                    series=self.series,
+                    step=fixed_ms,
+                    left=left,
+                    fill=fetch,
+                    commit=commit_rows,
+                    compare=compared_by(partial(self._page, self.interval), fixed_ms),
+                )
+                goes_on = await stitch.record(start_ms, until_ms, start_ms)
+            if goes_on and left()[0] < until_ms:
+                await fetch(*left())
+        return not (self.job_run.stopping or self.job_run.lost)
+
+    async def _whole(self, chunk: CandleChunk) -> list[Candle]:
+        """Request all candles of a chunk: one page, or more if pages are shorter than they were.
+
+        Raises:
+            UnexpectedAnswer: some have not closed, although they ended long ago.
+        """
+        at_ms, found = chunk.start_ms, list[Candle]()
+        while at_ms < chunk.end_ms:
+            page = await self._page(self.interval, at_ms, chunk.end_ms)
+            found += page
+            asked = at_ms, chunk.end_ms
+            at_ms = complete_until(self.gateway.exchange, self.interval, asked, page)
+        if not all(candle.closed for candle in found):
+            raise UnexpectedAnswer(f"candles before {chunk.end_ms} are still open")
+        return found
+
+    async def _commit(self, batch: CandleBatch, end_ms: int) -> bool:
+        """Record a batch, and move the cursor; return whether to continue."""
+        for page in batch.pages:
+            await self._record(page)
+            # Recording blocks the loop, and leases have to be renewed.
+            await self.context.clock.sleep(0)
+        self._cover(batch.start_ms, batch.end_ms)
+        return await self._save(batch.end_ms, [*chain(*batch.pages)], end_ms)
 
     def _step(self, page: list[Candle], start_ms: int, now_ms: int) -> _Step:
         """The result of a page that was requested at ``now_ms``."""
@@ -207,7 +310,7 @@ class CandleWalk:
             )
         return page
 
-    async def _record(self, candles: list[Candle]) -> None:
+    async def _record(self, candles: Sequence[Candle]) -> None:
         stored = await self.context.recorder.record(candles) if candles else []
         if stored:
             self.job_run.recorded(place_of(self.context.log_id, stored[-1].slot), stored[-1].number)

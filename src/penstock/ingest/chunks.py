@@ -6,14 +6,13 @@ in memory are limited by the concurrency, not by the range.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from penstock.errors import ExchangeError
 from penstock.ingest.id_ranges import IdRange
-from penstock.ingest.trade_pages import NumberedTrade
+from penstock.ingest.trade_pages import Covered, NumberedTrade
 
 MAX_ATTEMPTS = 10
 """How often a chunk is requested without any of its ids in the response, before its batch fails."""
@@ -107,7 +106,7 @@ class ChunkQueue:
             )
         heappush(self._again, chunk._replace(attempt=chunk.attempt + 1))
 
-    def fetched(self, chunk: Chunk, covered: IdRange, trades: Sequence[NumberedTrade]) -> None:
+    def fetched(self, chunk: Chunk, page: Covered) -> None:
         """Add the trades of a page that covers a chunk, or one end of it.
 
         Ids that are covered and lacking are requested once more, before they count as absent. What
@@ -117,9 +116,12 @@ class ChunkQueue:
         Raises:
             ExchangeError: the page has nothing of the chunk, as those before.
         """
-        first, last = chunk.ids
+        if page.ended:
+            self.put_back(chunk, page.ended)
+            return
+        (first, last), covered = chunk.ids, page.ids
         ids = IdRange(max(first, covered.first), min(last, covered.last))
-        found = {each.id: each for each in trades if ids.first <= each.id <= ids.last}
+        found = {each.id: each for each in page.trades if ids.first <= each.id <= ids.last}
         if not ids.size or (not found and ids.size >= self._size):
             self.put_back(chunk, "the response has none of them")
             return

@@ -1,7 +1,7 @@
 """The dependencies of job kinds: gateways to exchanges, their markets, the log, and other jobs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from penstock.clock import Clock
@@ -9,6 +9,9 @@ from penstock.connectors.markets import Gateways
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import CoverageWriter
 from penstock.exchanges.base import Info, SymbolMap
+from penstock.ingest.parallel import ConcurrentFetches
+from penstock.ingest.planner import Survey
+from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.service import JobService
 from penstock.recorder import Recorder
 from penstock.storage.lake import Lake
@@ -46,4 +49,10 @@ class HandlerContext:
     lake: Callable[[], Lake | None] = lambda: None
     """Opens the lake. Its libraries are imported then: most jobs do not need them."""
     chunk_concurrency: int | Literal["auto"] = "auto"
-    """Pages of trades of one market that are requested concurrently."""
+    """Pages of one market that are requested concurrently."""
+    surveyed: dict[str, Survey] = field(default_factory=dict)
+    """Ranges of jobs, by job id, that were searched for shortly before the jobs run."""
+    fetches: ConcurrentFetches = field(default_factory=ConcurrentFetches)
+    """Those of all jobs of this process."""
+    files: PublishedFiles | None = None
+    """The files of ``ingest.files``."""

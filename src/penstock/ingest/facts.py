@@ -26,6 +26,17 @@ class GapWatchFailed(Fact, frozen=True, kw_only=True):
     error: str
 
 
+class IngestStarted(Fact, frozen=True, kw_only=True):
+    """``penstock ingest`` starts to fetch some products, within the limits of their exchange."""
+
+    exchange: str
+    products: tuple[str, ...]
+    workers: int
+    chunk_concurrency: int | str
+    requests_per_s: float
+    """What the tightest limit allows; 0 if there is none."""
+
+
 class BackfillStarted(Fact, frozen=True, kw_only=True):
     """The trades of a range are fetched, or the rest of them after an interruption.
 
@@ -76,6 +87,18 @@ class BatchRecorded(Fact, frozen=True, kw_only=True):
     held: int
     absent: int
     """Ids that the exchange does not have."""
+
+
+class CheckpointSaved(Fact, frozen=True, kw_only=True):
+    """The cursor of a backfill was stored after a batch; a later run continues there."""
+
+    level: ClassVar[Level] = "debug"
+
+    exchange: str
+    symbol: str
+    last_id: int
+    rows: int
+    """Recorded by all runs of the job."""
 
 
 class BackfillDone(Fact, frozen=True, kw_only=True):

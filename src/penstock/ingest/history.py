@@ -53,6 +53,16 @@ def complete_until(
     return interval.next_open(page[-1].open_ms) if page else end_ms
 
 
+def intervals_per_page(exchange: Exchange) -> int | None:
+    """How many intervals a page covers; None where pages cannot begin at any time of the past."""
+    if exchange.latest_candles is not None:
+        return None
+    if exchange.candle_span is not None:
+        return exchange.candle_span
+    sizes = (each.costs[-1].rows for each in exchange.paged if each.channel == "candles")
+    return next(sizes, None)
+
+
 def longest(exchange: Exchange) -> Interval:
     """The longest interval of an exchange: its pages cover the longest time."""
     return max(map(Interval.parse, exchange.intervals), key=lambda each: each.next_open(0))

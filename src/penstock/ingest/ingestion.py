@@ -2,24 +2,28 @@
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from penstock.clock import Clock, wait_for
-from penstock.errors import StorageError
+from penstock.errors import PenstockError, StorageError
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.ingest.facts import BatchRecorded, PageFetched
+from penstock.ingest.planner import Plans
 from penstock.ingest.products import Product
 from penstock.jobs.facts import JobDone, JobFailed
-from penstock.jobs.kinds import RequestRate
 from penstock.jobs.model import Job
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
 from penstock.telemetry import Fact
+from penstock.throttle.gate import Limit
 
 _NS = 1_000_000_000
 _RATE_WINDOW_S = 10.0
+# Of a limit. Those that count in windows are used up, others are used all the time.
+_AT_LIMIT = 0.9
 # Only what other processes do to the jobs is learned from the store: this process knows its own.
 _LOOK_S = 1.0
 
@@ -102,12 +106,24 @@ class Ingestion:
     job_service: JobService
     clock: Clock
     tally: Tally
-    rate: RequestRate
-    """How many requests the exchange's limits allow."""
+    used: Callable[[], Mapping[Limit, int]]
+    """How much of each limit is used now."""
+    plans: Plans | None = None
+    """What was expected; None if the exchange was not available."""
+    limit_per_s: float = 0.0
+    """The requests that the exchange's limits allow; 0 if it is not known, or there is none."""
     rows_before: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rows_before = {job.id: job.progress.rows for job in self.jobs.values()}
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether requests wait for the limits rather than for responses."""
+        used = self.used().items()
+        if any(limit.kind == "aligned" and n >= limit.amount * _AT_LIMIT for limit, n in used):
+            return True
+        return self.tally.requests_per_s >= (self.limit_per_s or inf) * _AT_LIMIT
 
     @property
     def is_finished(self) -> bool:
@@ -117,6 +133,15 @@ class Ingestion:
     def recorded(self, job: Job) -> int:
         """The rows of a job that were recorded since this process began."""
         return job.progress.rows - self.rows_before[job.id]
+
+    async def find_rate(self) -> None:
+        """Ask what the limits allow, if it is not known and there is anything left to fetch."""
+        left = next((job for job in self.jobs.values() if not has_ended(job)), None)
+        if self.limit_per_s or left is None:
+            return
+        with suppress(PenstockError):  # it is asked again later
+            requests, window_ms = await self.worker.kinds[left.type].request_rate(left)
+            self.limit_per_s = requests * 1000 / window_ms if window_ms else 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the jobs until all have ended, or ``stop`` is set; it is set in the end."""
@@ -133,6 +158,8 @@ class Ingestion:
             self.tally.changed.clear()
             with suppress(StorageError):  # the worker reports it
                 await self._look()
+            if self.worker.job_runs:
+                await self.find_rate()
             if self.is_finished:
                 stop.set()
                 return

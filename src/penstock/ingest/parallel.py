@@ -1,14 +1,77 @@
 """Fetches the chunks of a queue concurrently, and commits its batches in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import RateLimited
-from penstock.ingest.chunks import Batch, Chunk, ChunkQueue
-from penstock.ingest.trade_pages import Covered
+
+C = TypeVar("C")
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 
 
-class ParallelFetch:
+class Queue(Protocol[C, P_contra, B_co]):
+    """Chunks to request, in any order, and batches of their pages, in order."""
+
+    concurrency: int
+    """How many chunks are fetched at a time. The pages in memory are limited by it."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all batches were handed out."""
+        ...
+
+    def take(self) -> C | None:
+        """The next chunk to request; None if there is none until another one is fetched."""
+        ...
+
+    def put_back(self, chunk: C, reason: str, *, was_sent: bool = True) -> None:
+        """Return a chunk that was refused. An attempt is counted if a request was sent.
+
+        Raises:
+            ExchangeError: it was requested too often.
+        """
+        ...
+
+    def fetched(self, chunk: C, page: P_contra) -> None:
+        """Add the page of a chunk.
+
+        Raises:
+            ExchangeError: it was requested too often, without a page of it.
+        """
+        ...
+
+    def next_batch(self) -> B_co | None:
+        """The oldest batch, once it is complete."""
+        ...
+
+
+class ConcurrentFetches:
+    """Counts the fetches of this process that share the limit of an exchange."""
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+
+    def of(self, exchange_id: str) -> int:
+        """How many there are now."""
+        return self._count[exchange_id]
+
+    @contextmanager
+    def one_more(self, exchange_id: str) -> Iterator[None]:
+        """Count one while the context lasts."""
+        self._count[exchange_id] += 1
+        try:
+            yield
+        finally:
+            self._count[exchange_id] -= 1
+
+
+class ParallelFetch(Generic[C, P, B]):
     """Tasks, one for each chunk in flight, and one that commits a batch meanwhile.
 
     After a failure no more chunks are requested. Those in flight are awaited, since they have used
@@ -17,9 +80,9 @@ class ParallelFetch:
 
     def __init__(
         self,
-        queue: ChunkQueue,
-        fetch: Callable[[Chunk], Awaitable[Covered]],
-        commit: Callable[[Batch], Awaitable[bool]],
+        queue: Queue[C, P, B],
+        fetch: Callable[[C], Awaitable[P]],
+        commit: Callable[[B], Awaitable[bool]],
         concurrency: Callable[[], int],
     ) -> None:
         """``commit`` returns whether to continue; ``concurrency`` is how many chunks to fetch."""
@@ -28,7 +91,7 @@ class ParallelFetch:
         self._most: int | None = None
         """How many requests the gate had room for when it rejected one, and one more for each
         response since: other jobs may need less by now."""
-        self._fetching: dict[asyncio.Task[Covered], Chunk] = {}
+        self._fetching: dict[asyncio.Task[P], C] = {}
         self._committing: asyncio.Task[bool] | None = None
         self._is_stopped = False
         self._failure: Exception | None = None
@@ -42,7 +105,7 @@ class ParallelFetch:
         try:
             while True:
                 self._start()
-                tasks: set[asyncio.Task[Covered] | asyncio.Task[bool]] = {*self._fetching}
+                tasks: set[asyncio.Task[P] | asyncio.Task[bool]] = {*self._fetching}
                 if self._committing is not None:
                     tasks.add(self._committing)
                 if not tasks:
@@ -76,9 +139,9 @@ class ParallelFetch:
             except Exception as error:
                 self._failure = self._failure or error
 
-    def _settle(self, task: asyncio.Task[Covered], chunk: Chunk) -> None:
+    def _settle(self, task: asyncio.Task[P], chunk: C) -> None:
         try:
-            covered = task.result()
+            page = task.result()
         except RateLimited as error:
             if error.status is not None:
                 # The exchange refused it. The gate is blocked by now, also for the next attempt.
@@ -91,10 +154,7 @@ class ParallelFetch:
             return
         if self._most is not None:
             self._most += 1
-        if covered.ended:
-            self._queue.put_back(chunk, covered.ended)
-        else:
-            self._queue.fetched(chunk, covered.ids, covered.trades)
+        self._queue.fetched(chunk, page)
 
     async def _cancel(self) -> None:
         tasks = [*self._fetching, *([self._committing] if self._committing else [])]

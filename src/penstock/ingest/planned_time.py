@@ -40,6 +40,8 @@ class Budget:
 class _Charges(NamedTuple):
     """What requests add to one limit."""
 
+    free: Limit
+    """What other users leave of it."""
     total: int = 0
     largest: int = 0
     requests: int = 0
@@ -59,9 +61,9 @@ def duration_ms(
     for limit, charges in _charges(loads, budget).items():
         used = budget.used.get(limit, 0)
         if limit.kind == "paced":
-            at_ms = _paced_ms(budget.free(limit), used, charges) + latency_ms
+            at_ms = _paced_ms(used, charges) + latency_ms
         else:
-            at_ms = _aligned_ms(budget.free(limit), used, charges, budget.now_ms, per_ms)
+            at_ms = _aligned_ms(used, charges, budget.now_ms, per_ms)
         limited_ms = max(limited_ms, at_ms)
     return max(in_flight_ms, limited_ms)
 
@@ -70,27 +72,35 @@ def _charges(loads: Sequence[Load], budget: Budget) -> Mapping[Limit, _Charges]:
     """What the requests add to each limit; to a separate one for each category that has one."""
     found: dict[Limit, _Charges] = {}
     for load in loads:
-        counting = {limit.of(load.category) for limit in budget.used if limit.counts(load.category)}
-        for limit in counting:
-            charge, sum_ = limit.charge(load.cost, load.category), found.get(limit, _Charges())
+        counting = {
+            limit.of(load.category): budget.free(limit)
+            for limit in budget.used
+            if limit.counts(load.category)
+        }
+        for limit, free in counting.items():
+            charge, so_far = limit.charge(load.cost, load.category), found.get(limit)
+            _, total, largest, requests = so_far or _Charges(free)
             found[limit] = _Charges(
-                sum_.total + charge * load.requests,
-                max(sum_.largest, charge),
-                sum_.requests + load.requests,
+                free,
+                total + charge * load.requests,
+                max(largest, charge),
+                requests + load.requests,
             )
     return found
 
 
-def _paced_ms(limit: Limit, used: int, charges: _Charges) -> float:
+def _paced_ms(used: int, charges: _Charges) -> float:
     """When the last request is sent."""
+    limit = charges.free
     beyond_burst = max(0, charges.total - max(0, limit.most - used))
     if not beyond_burst:
         return 0.0
     return beyond_burst * limit.period_ms / limit.amount if limit.amount else inf
 
 
-def _aligned_ms(limit: Limit, used: int, charges: _Charges, now_ms: int, per_ms: float) -> float:
+def _aligned_ms(used: int, charges: _Charges, now_ms: int, per_ms: float) -> float:
     """When the last request is answered, if responses come at this rate; 0 if no window is full."""
+    limit = charges.free
     if limit.amount < charges.largest:
         return inf
     mean = charges.total / charges.requests

@@ -4,21 +4,29 @@
 reported before a job is created.
 """
 
+import os
+import platform
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from penstock.errors import AlreadyExists, BadJob
 from penstock.exchanges import registry
 from penstock.ingest.admin import FleetAdmin, check_timeframe
 from penstock.ingest.candle_jobs import OHLCV_BACKFILL
 from penstock.ingest.kinds.trades_backfill import TradesBackfill
+from penstock.ingest.trade_bounds import is_dense
+from penstock.ingest.trade_range import TradesCursor
 from penstock.ingest.trades import check_fetched_by_id
-from penstock.jobs.model import Job, NewJob
+from penstock.jobs.leases import Leases
+from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.jobs.product_locks import held_locks, key_of, locked
 from penstock.jobs.validation import admitted
 from penstock.market.channels import TRADES
 from penstock.market.symbol import Symbol
+from penstock.storage.state import StateStore
 
 _MOST = 1000
 """Jobs of one product that are looked at."""
@@ -131,10 +139,48 @@ async def _product(admin: FleetAdmin, new: NewJob, native: str) -> Product:
 
 
 def _is_same(job: Job, wanted: Job) -> bool:
-    return job.target_key == wanted.target_key and job.asked in (None, wanted.asked)
+    if job.target_key != wanted.target_key:
+        return False
+    # The target of candles has no range.
+    return job.asked is None or _ends_of(job.asked) == _ends_of(wanted.asked or {})
 
 
-async def start_job(admin: FleetAdmin, product: Product) -> Job:
+def _ends_of(cursor: dict[str, Any]) -> list[Any]:
+    return [cursor.get(field.name) for field in fields(IngestRange)]
+
+
+def left_of(product: Product) -> TradesCursor | None:
+    """What is left to fetch of a product's range; None if nothing is."""
+    job, asked = product.job, product.new.cursor
+    if job is None or not job.is_known:
+        return TradesCursor(**asked)
+    if product.is_done:
+        return None
+    if isinstance(job.cursor, Cursor):
+        return TradesCursor(since_ms=job.cursor.since_ms, until_ms=job.cursor.until_ms)
+    if not job.cursor.is_resolved:
+        return TradesCursor(**asked)
+    exchange = registry.load(job.exchange_id)
+    goes_back = exchange.trade_pages == "before_id" and not is_dense(exchange)
+    left = job.cursor.left(goes_back=goes_back)
+    return TradesCursor(from_id=left.first, to_id=left.last) if left.size else None
+
+
+async def check_locks(products: Sequence[Product], store: StateStore) -> None:
+    """Check that no other job fetches the trades of one of the products.
+
+    Raises:
+        ProductLocked: with its holder, since when and until when.
+    """
+    held = {lock.id: lock for lock in await held_locks(store)}
+    for product in products:
+        lock = held.get(key_of(product.new.exchange_id, product.native))
+        job_id = product.job.id if product.job is not None else ""
+        if lock is not None and product.new.timeframe is None and lock.job_id != job_id:
+            raise locked(lock)
+
+
+async def start_job(admin: FleetAdmin, leases: Leases, product: Product) -> Job:
     """Create the job of a product, or make the one that exists due; one that is done stays so.
 
     Raises:
@@ -149,7 +195,29 @@ async def start_job(admin: FleetAdmin, product: Product) -> Job:
             job = await service.get(error.existing_id)
             if not _is_same(job, admitted(product.new, service.kinds, "", 0)):
                 raise
-    if product.is_done or (job.status == "active" and job.state in ("running", "queued")):
+    if product.is_done:
         return job
-    is_waiting = job.status == "active" and job.state == "waiting_rate_limit"
-    return job if is_waiting else await service.run(job.id)
+    if job.state == "running" and _has_died(job.lock.locked_by or ""):
+        now_ms = await service.store.now_ms()
+        job = await leases.release(job, now_ms, "its process was killed") or job
+    if job.status == "active" and job.state in ("running", "queued", "waiting_rate_limit"):
+        return job
+    return await service.run(job.id)
+
+
+def _has_died(holder: str) -> bool:
+    """Whether the process that holds a job was one of this machine, and does not run any more.
+
+    If it does run, on a machine of the same name, its next write is rejected by the fence.
+    """
+    host, _, rest = holder.partition("/")
+    pid = rest.rpartition("/")[2]
+    if host != platform.node() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False

@@ -5,7 +5,6 @@ are closed, then the cursor moves past it. So the cursor is never ahead of the d
 that is fetched twice after a crash is not recorded twice: ids that the log holds are left out.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,27 +12,31 @@ from msgspec.structs import replace
 
 from penstock.errors import RateLimited, UnexpectedAnswer
 from penstock.exchanges.base import ExchangeClient, Request
+from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.chunks import MAX_ATTEMPTS, Batch, Chunk, ChunkQueue
-from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
+from penstock.ingest.concurrency import FEW_TRADES
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.facts import (
     BackfillDone,
     BackfillStarted,
     BatchRecorded,
+    CheckpointSaved,
     PageFetched,
     PageRefused,
 )
+from penstock.ingest.file_trades import FileTrades
 from penstock.ingest.id_ranges import IdRange, IdRangeCursor
+from penstock.ingest.page_concurrency import page_concurrency
 from penstock.ingest.parallel import ParallelFetch
-from penstock.ingest.request_rate import request_rate
 from penstock.ingest.timed_gaps import open_within
-from penstock.ingest.trade_bounds import TradeBounds, is_dense
+from penstock.ingest.trade_bounds import Resolved, TradeBounds, is_dense
 from penstock.ingest.trade_pages import Covered, Page, Pager
 from penstock.ingest.trade_range import TradesCursor, TradesTarget
 from penstock.ingest.trades import outside, page_requests, pager_for, record_missing
 from penstock.jobs.product_locks import HeldLock, key_of
 from penstock.jobs.run import NS_PER_MS, JobRun
 from penstock.market.channels import TRADES
+from penstock.market.events import Trade
 from penstock.storage.log.keys import Stream
 
 
@@ -50,15 +53,12 @@ class TradeBackfill:
     lock_key: str
     request: Request[Page]
     """One for a page, which tells the cost of all."""
-    sharing: Callable[[], int]
-    """How many jobs of this process share the exchange's limit."""
+    series: FileSeries[Trade] | None = None
+    """The files that the exchange publishes."""
 
     @classmethod
     async def begin(
-        cls,
-        context: HandlerContext,
-        job_run: JobRun[TradesTarget, TradesCursor],
-        sharing: Callable[[], int],
+        cls, context: HandlerContext, job_run: JobRun[TradesTarget, TradesCursor]
     ) -> "TradeBackfill":
         """Look up the exchange and the market of a job.
 
@@ -83,9 +83,17 @@ class TradeBackfill:
         now_ms = round(context.clock.now_ms() + ahead_ms)
         bounds = TradeBounds(exchange, fetch, newest, now_ms)
         pager = pager_for(exchange, stream, fetch, context)
-        lock_key = key_of(exchange_id, symbols.native(symbol))
+        native, files = symbols.native(symbol), exchange.bulk_files
         return cls(
-            context, job_run, gateway, stream, pager, bounds, lock_key, request_for(0), sharing
+            context,
+            job_run,
+            gateway,
+            stream,
+            pager,
+            bounds,
+            key_of(exchange_id, native),
+            request_for(0),
+            None if files is None else files.trades(native, symbol),
         )
 
     @property
@@ -144,9 +152,9 @@ class TradeBackfill:
             )
         )
         if dense:
-            queue = ChunkQueue(left, size)
-            commit = partial(self._commit, lock)
-            return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
+            if self.series is not None and not await self._record_files(self.series, lock):
+                return not self._left.size
+            return await self._fetch_ids(lock, self._left)
         while self._left.size:
             covered = await self._next_page()
             trades = sorted(covered.trades, key=lambda trade: trade.id)
@@ -157,7 +165,7 @@ class TradeBackfill:
         return not self._left.size
 
     async def _resolve(self) -> bool:
-        ids, note, starts_history = await self.bounds.resolve(self._cursor)
+        ids, note, starts_history = await self._bounds()
         if note:
             self.job_run.note("skipped", note)
         by_time = self.gateway.exchange.trade_pages == "after_ns"
@@ -170,14 +178,38 @@ class TradeBackfill:
         )
         return await self.job_run.save(cursor)
 
+    async def _fetch_ids(self, lock: HeldLock, ids: IdRange) -> bool:
+        """Request and record the next ids that are left; return whether to continue."""
+        queue = ChunkQueue(ids, self.gateway.exchange.trade_page_size)
+        commit = partial(self._commit, lock)
+        return await ParallelFetch(queue, self._fetch, commit, self._concurrency).run()
+
+    async def _record_files(self, series: FileSeries[Trade], lock: HeldLock) -> bool:
+        files, cursor = self.context.files, self._cursor
+        if files is None or not self._left.size:
+            return True
+        assert cursor.from_id is not None
+        assert cursor.to_id is not None
+        found = FileTrades(
+            files,
+            series,
+            self.bounds.fetch,
+            left=lambda: self._left,
+            fill=partial(self._fetch_ids, lock),
+            commit=partial(self._commit, lock),
+        )
+        return await found.record(self.job_run.target, IdRange(cursor.from_id, cursor.to_id))
+
+    async def _bounds(self) -> Resolved:
+        found = self.context.surveyed.pop(self.job_run.job.id, None)
+        if found is None or found.is_walk or found.from_id is None or found.to_id is None:
+            return await self.bounds.resolve(self._cursor)
+        return Resolved(IdRange(found.from_id, found.to_id), "; ".join(found.notes))
+
     def _concurrency(self) -> int:
-        chosen = self.context.chunk_concurrency
         if self._left.size <= FEW_TRADES:
             return 1
-        if chosen != "auto":
-            return chosen
-        rate = request_rate(self.gateway.gate.used(), self.request)
-        return concurrency_for(rate, self.gateway.latency_ms, self.sharing())
+        return page_concurrency(self.context, self.gateway, self.request)
 
     async def _fetch(self, chunk: Chunk) -> Covered:
         first, last = chunk.ids
@@ -244,7 +276,17 @@ class TradeBackfill:
                 absent=sum(part.size for part in batch.absent),
             )
         )
-        return await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
+        goes_on = await self.job_run.save(moved, rows=len(recorded), first_ts=first_ts)
+        if not self.job_run.lost:
+            self.context.emit(
+                CheckpointSaved(
+                    exchange=self.stream.exchange,
+                    symbol=self._symbol,
+                    last_id=last_id,
+                    rows=self.job_run.job.progress.rows,
+                )
+            )
+        return goes_on
 
     async def _close(self, batch: Batch) -> None:
         """Close the gaps that a batch has filled, and those that cannot be filled."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from penstock.errors import BadJob, UnexpectedAnswer
 from penstock.exchanges.base import Exchange
+from penstock.ingest.history import iso
 from penstock.ingest.id_ranges import IdRange
 from penstock.ingest.trade_pages import Fetch, NumberedTrade
 from penstock.ingest.trade_range import TradesCursor
@@ -73,7 +74,7 @@ class TradeBounds:
     async def _first(
         self, cursor: TradesCursor, oldest: NumberedTrade, newest: int
     ) -> tuple[int, str]:
-        note = f"the first trade has the id {oldest.id} and the time {oldest.at_ms}"
+        note = f"the first trade has the id {oldest.id} and the time {iso(oldest.at_ms)}"
         if cursor.since_ms is not None:
             if cursor.since_ms < oldest.at_ms:
                 return oldest.id, f"the range begins before the listing: {note}"

@@ -34,7 +34,7 @@ class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until_ms: Instant | None = None
     """The end, exclusive; None: the present."""
     page: Count = 0
-    """Completed pages."""
+    """Completed pages; pages that were requested at the same time and saved together are one."""
     last_ts: Instant | None = None
     """The open time of the latest durable candle."""
     done: bool = False

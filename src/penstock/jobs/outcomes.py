@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from penstock.clock import Clock
 from penstock.config import Jobs
 from penstock.errors import (
+    BadFile,
     BadJob,
     BadRequest,
     Banned,
@@ -37,6 +38,7 @@ from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Listener
 
 _HOPELESS = (
+    BadFile,
     BadJob,
     BadRequest,
     CostExceedsLimit,

@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 from msgspec import Struct, convert
 
 from penstock.clock import Clock
-from penstock.errors import LockLost, ProductLocked, StorageError
+from penstock.errors import LockLost, NotLocked, ProductLocked, StorageError
 from penstock.jobs.model import Job
 from penstock.jobs.run import NS_PER_MS
 from penstock.storage.state import Document, Patch, StateStore, Write
@@ -166,7 +166,7 @@ class ProductLocks:
         while True:
             lock = await self._stored(key)
             # This process holds the job, so an earlier run of the same job has ended.
-            if lock.job_id != job.id and await self._is_held(lock):
+            if lock.job_id != job.id and await _is_held(self._store, lock):
                 raise locked(lock)
             asked_ns = self._clock.monotonic_ns()
             write = Write(key, {"token": lock.token}, patch)
@@ -176,27 +176,6 @@ class ProductLocks:
                 held.renewed(asked_ns)
                 return held
 
-    async def held(self) -> list[ProductLock]:
-        """The locks that are held, by key."""
-        taken = [[Condition("until", ">", StoreNow())]]
-        found = await self._store.find(LOCKS, taken, ("id",), _MOST_LISTED)
-        locks = [_lock_of(document) for document in found]
-        return [lock for lock in locks if await self._is_held(lock)]
-
-    async def release(self, key: str) -> ProductLock | None:
-        """Free a lock, whoever holds it; return it as it was, None if nobody held it.
-
-        The holder's run stops before it records anything more.
-        """
-        before: ProductLock | None = None
-
-        def change(found: Document) -> Document | None:
-            nonlocal before
-            before = _lock_of(found)
-            return {**found, **_FREE, "token": found["token"] + 1} if found["holder"] else None
-
-        return before if await self._store.update(LOCKS, key, change) else None
-
     async def _stored(self, key: str) -> ProductLock:
         found = await self._store.get(LOCKS, key)
         if found is None:
@@ -204,15 +183,44 @@ class ProductLocks:
             found = inserted.document
         return _lock_of(found)
 
-    async def _is_held(self, lock: ProductLock) -> bool:
-        now_ms = await self._store.now_ms()
-        if lock.until <= now_ms:
-            return False
-        job = await self._store.get(JOBS, lock.job_id)
-        if job is None:
-            return True
-        lease_until = field_of(job, "lock.lock_until") or 0
-        return bool(job["fence"] == lock.job_fence and lease_until > now_ms)
+
+async def held_locks(store: StateStore) -> list[ProductLock]:
+    """The locks that are held, by key."""
+    taken = [[Condition("until", ">", StoreNow())]]
+    found = await store.find(LOCKS, taken, ("id",), _MOST_LISTED)
+    locks = [_lock_of(document) for document in found]
+    return [lock for lock in locks if await _is_held(store, lock)]
+
+
+async def release_lock(store: StateStore, key: str) -> ProductLock:
+    """Free a lock, whoever holds it, and return it as it was.
+
+    The holder's run stops before it records anything more.
+
+    Raises:
+        NotLocked: nobody holds it.
+    """
+    before: ProductLock | None = None
+
+    def change(found: Document) -> Document | None:
+        nonlocal before
+        before = _lock_of(found)
+        return {**found, **_FREE, "token": found["token"] + 1} if found["holder"] else None
+
+    if await store.update(LOCKS, key, change) is None or before is None:
+        raise NotLocked(key)
+    return before
+
+
+async def _is_held(store: StateStore, lock: ProductLock) -> bool:
+    now_ms = await store.now_ms()
+    if lock.until <= now_ms:
+        return False
+    job = await store.get(JOBS, lock.job_id)
+    if job is None:
+        return True
+    lease_until = field_of(job, "lock.lock_until") or 0
+    return bool(job["fence"] == lock.job_fence and lease_until > now_ms)
 
 
 def locked(lock: ProductLock) -> ProductLocked:

@@ -22,6 +22,7 @@ from penstock.collect.facts import (
 from penstock.connectors.model import Connector
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
+from penstock.stats.error_metrics import ErrorMetrics
 from penstock.stats.keep_metrics import KeepMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
@@ -54,6 +55,7 @@ class Metrics:
             "penstock_request_cost", "Cost of answered requests, in the exchange's units.",
             ["exchange"], registry=own,
         )  # fmt: skip
+        self._errors = ErrorMetrics(own)
         self._took = Histogram(
             "penstock_request_seconds", "Duration of answered requests.", ["exchange"],
             registry=registry, buckets=_TOOK_S,
@@ -93,6 +95,7 @@ class Metrics:
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
+        self._errors.count(fact)
         self._streams.count(fact)
         self._fetches.count(fact)
         self._keeping.count(fact)
@@ -231,6 +234,7 @@ def _add_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegi
         "penstock_request_cost", "Cost of answered requests, in the exchange's units.",
         ["exchange"], registry=registry,
     )  # fmt: skip
+    errors = ErrorMetrics(registry)
     runs = Counter(
         "penstock_job_runs", "Runs of jobs by outcome.", ["exchange", "outcome"],
         registry=registry,
@@ -238,6 +242,7 @@ def _add_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegi
     for one in counters:
         name = one["exchange_id"]
         cost.labels(name).inc(one.get("cost", 0))
+        errors.add(name, one)
         for counter, field in ((requests, "requests"), (failures, "failures"), (runs, "jobs")):
             for label, count in one.get(field, {}).items():
                 counter.labels(name, label).inc(count)

@@ -300,19 +300,21 @@ def test_a_damaged_list_of_files_is_found(tmp_path: Path) -> None:
     assert {(each.check, each.channel) for each in report.findings} == {("files", "trades")}
 
 
-@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_a_changed_byte_of_a_file_is_found(tmp_path: Path, place: float) -> None:
+def test_a_changed_byte_of_a_file_is_found(tmp_path: Path) -> None:
     verified(tmp_path)
     rows = table_of(TRADES, _numbered(trades()), log_id(tmp_path))
     assert open_lake(str(tmp_path / "lake")).equal(TRADES, rows)
     assert again(tmp_path).clean
     file = next((tmp_path / "lake" / "trades").rglob("*.parquet"))
-    content = bytearray(file.read_bytes())
-    content[int(len(content) * place)] ^= 1
-    file.write_bytes(content)
-    report = again(tmp_path)
-    assert [(each.check, each.channel) for each in report.findings] == [("files", "trades")]
-    assert report.findings[0].problem.endswith("is changed")
+    right = file.read_bytes()
+    for place in (0.1, 0.3, 0.5, 0.7, 0.9):
+        content = bytearray(right)
+        content[int(len(content) * place)] ^= 1
+        file.write_bytes(content)
+        report = again(tmp_path)
+        found = [(each.check, each.channel) for each in report.findings]
+        assert found == [("files", "trades")], place
+        assert report.findings[0].problem.endswith("is changed")
 
 
 def test_a_verification_writes_nothing_to_the_lake(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from tests.simulator.answers import answered, opened
 
-from penstock.config import Simulator
+from penstock.config import SimulatedCoinbase, Simulator
 from penstock.simulator.coinbase import CATALOGUE, Coinbase
 from penstock.simulator.coinbase.product import Product, list_market
 from penstock.simulator.coinbase.rules import rules_from
+from penstock.simulator.coinbase.signatures import Signatures
 from penstock.simulator.engine.exchange import Asked, Refused, Reply
 from penstock.simulator.engine.routing import Router
 from penstock.simulator.market.market import Market, library_of
@@ -29,7 +30,8 @@ def products() -> dict[str, Product]:
 
 @pytest.fixture(scope="session")
 def exchange(products: dict[str, Product]) -> Coinbase:
-    return Coinbase(list(products.values()), rules_from(Simulator()))
+    signatures = Signatures(SimulatedCoinbase())
+    return Coinbase(list(products.values()), rules_from(Simulator()), signatures)
 
 
 @pytest.fixture(scope="session")

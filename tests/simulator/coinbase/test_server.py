@@ -110,7 +110,7 @@ def test_connects_and_messages_have_limits_of_their_own() -> None:
 
 
 def test_a_limit_that_does_not_exist_cannot_be_set() -> None:
-    with pytest.raises(ConfigError, match="public, connections, messages"):
+    with pytest.raises(ConfigError, match="public, private, connections, messages"):
         rules_from(Simulator(limits={"weight": "1/1"}))
 
 

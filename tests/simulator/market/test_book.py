@@ -124,7 +124,7 @@ def test_a_long_run_of_deltas_loses_nothing(name: str, count: int) -> None:
 
 
 @any_book
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(slot=slots, into_ms=st.integers(0, 99))
 def test_a_snapshot_joins_the_deltas_of_its_instant(name: str, slot: int, into_ms: int) -> None:
     book = book_of(name)
@@ -156,7 +156,7 @@ def test_snapshots_are_taken_between_events_and_within_them(name: str) -> None:
 
 
 @any_book
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=4)
 @given(slot=slots)
 def test_no_update_id_shows_a_crossed_book(name: str, slot: int) -> None:
     book = book_of(name)
@@ -172,7 +172,7 @@ def test_no_update_id_shows_a_crossed_book(name: str, slot: int) -> None:
 
 
 @any_book
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(slot=slots)
 def test_the_last_trade_was_at_the_touch(name: str, slot: int) -> None:
     book, market = book_of(name), market_of(name)
@@ -229,17 +229,17 @@ def test_every_touch_that_is_told_is_that_of_the_book_at_its_id(
 
 
 @any_book
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=2)
 @given(at_ms=st.integers(LISTED + DAY, NOW))
 def test_between_two_touches_that_are_told_the_best_levels_stay(name: str, at_ms: int) -> None:
     book, slot = book_of(name), market_of(name).last_before(at_ms).at_ms // 100
     (bid,), (ask,) = book.at(book.update_id(slot - 1), 1)
     told = {
-        update_id: touch for update_id, *touch in book.touches(slot * 100 - 1, slot * 100 + 499)
+        update_id: touch for update_id, *touch in book.touches(slot * 100 - 1, slot * 100 + 299)
     }
 
     touch = [*bid, *ask]
-    for update_id in range(book.update_id(slot - 1), book.update_id(slot + 4) + 1):
+    for update_id in range(book.update_id(slot - 1), book.update_id(slot + 2) + 1):
         touch = told.pop(update_id, touch)
         (bid,), (ask,) = book.at(update_id, 1)
         assert [*bid, *ask] == touch
@@ -256,14 +256,14 @@ def test_from_any_id_of_an_event_its_delta_leads_to_its_end(name: str, at_ms: in
     end = book.at(delta.final_update_id, WHOLE)
 
     first, final = delta.first_update_id - 1, delta.final_update_id
-    for update_id in range(first, final, (final - first) // 10):
+    for update_id in range(first, final, (final - first) // 5):
         copy = Copy(update_id, *book.at(update_id, WHOLE))
         copy.apply(delta)
         assert copy.sides() == end
 
 
 @any_book
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=4)
 @given(slot=slots)
 def test_nothing_depends_on_what_was_asked_before(name: str, slot: int) -> None:
     book = book_of(name)

@@ -144,7 +144,7 @@ def test_history_begins_with_trade_one_at_the_listing(name: str) -> None:
 
 
 @any_market
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(at_ms=instants)
 def test_an_instant_finds_the_first_trade_at_or_after_it(name: str, at_ms: int) -> None:
     market = market_of(name)
@@ -160,7 +160,7 @@ def test_an_instant_finds_the_first_trade_at_or_after_it(name: str, at_ms: int) 
 
 
 @any_market
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(at_ms=instants, count=st.integers(1, 700), cut=st.integers(0, 700))
 def test_pages_fit_together(name: str, at_ms: int, count: int, cut: int) -> None:
     market = market_of(name)
@@ -177,7 +177,7 @@ def test_pages_fit_together(name: str, at_ms: int, count: int, cut: int) -> None
 
 
 @any_market
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(at_ms=instants, count=st.integers(2, 300))
 def test_aggregated_trades_are_the_trades_of_one_instant_price_and_side(
     name: str, at_ms: int, count: int
@@ -200,7 +200,7 @@ def test_aggregated_trades_are_the_trades_of_one_instant_price_and_side(
 
 
 @any_market
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(at_ms=instants, length_ms=st.one_of(st.integers(0, 3 * MINUTE), st.integers(0, 90 * MINUTE)))
 def test_the_sums_of_any_range_are_those_of_its_trades(
     name: str, at_ms: int, length_ms: int
@@ -210,7 +210,7 @@ def test_the_sums_of_any_range_are_those_of_its_trades(
 
 
 @pytest.mark.parametrize("name", ["quiet", "coarse"])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(at_ms=instants, length_ms=st.integers(0, 4 * DAY))
 def test_the_sums_of_days_are_those_of_their_trades(name: str, at_ms: int, length_ms: int) -> None:
     market = market_of(name)

@@ -1,6 +1,7 @@
 """Binance spot: https://github.com/binance/binance-spot-api-docs."""
 
 from penstock.exchanges.base import Exchange
+from penstock.exchanges.binance.files import FILES
 from penstock.exchanges.binance.limits import LIMITS_FROM, usages
 from penstock.exchanges.binance.rest import PAGED, TIME, BinanceRest, agg_trades, read_api_error
 from penstock.exchanges.binance.stream import BinanceDialect
@@ -20,4 +21,5 @@ EXCHANGE = Exchange(
     consecutive=frozenset({"trades", "agg_trades"}),
     paged=PAGED,
     agg_trades=agg_trades,
+    bulk_files=FILES,
 )

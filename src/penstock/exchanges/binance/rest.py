@@ -65,7 +65,7 @@ class _AggTrade(AggTradePayload[str], kw_only=True):
     native: str = field(name="s", default="")
 
 
-class _Candle(CandleRow, Struct, array_like=True):
+class Kline(CandleRow, Struct, array_like=True):
     """A row of the response to GET /api/v3/klines
 
     [1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",
@@ -123,7 +123,7 @@ _BOOK = Resource("/api/v3/depth", DepthPayload)
 _RECENT_TRADES = Resource("/api/v3/trades", list[_Trade], limits.TRADES_COST)
 _OLD_TRADES = Resource("/api/v3/historicalTrades", list[_Trade], limits.TRADES_COST)
 _AGG_TRADES = Resource("/api/v3/aggTrades", list[_AggTrade], limits.AGG_TRADES_COST)
-_CANDLES = Resource("/api/v3/klines", list[_Candle], limits.CANDLES_COST)
+_CANDLES = Resource("/api/v3/klines", list[Kline], limits.CANDLES_COST)
 _TICKERS = Resource("/api/v3/ticker/24hr", list[_Ticker], limits.TICKER_COSTS[0][1])
 PAGED = (
     _OLD_TRADES.paged("trades", PAGE, DEFAULT_PAGE),
@@ -139,7 +139,7 @@ _trades = TradeRows[_Trade](
     at_ns=lambda row: row.at_ms * MS_NS,
     taker=lambda row: "sell" if row.maker_bought else "buy",
 )
-_candles = CandleRows[_Candle](NAME, COMMON, lambda row: row.open_ms, is_exact=True)
+_candles = CandleRows[Kline](NAME, COMMON, lambda row: row.open_ms, is_exact=True)
 _tickers = TickerRows[_Ticker](
     NAME,
     native=lambda row: row.native,

@@ -1,7 +1,7 @@
 """Coinbase Exchange: https://docs.cdp.coinbase.com/exchange. Not Advanced Trade, which differs."""
 
 from penstock.exchanges.base import Exchange
-from penstock.exchanges.coinbase.limits import LIMITS
+from penstock.exchanges.coinbase.limits import KEYED_LIMITS, LIMITS
 from penstock.exchanges.coinbase.rest import (
     CANDLES_PER_PAGE,
     GRANULARITIES,
@@ -11,8 +11,10 @@ from penstock.exchanges.coinbase.rest import (
     CoinbaseRest,
     read_api_error,
 )
+from penstock.exchanges.coinbase.signing import signer
 from penstock.exchanges.coinbase.stream import CoinbaseDialect
 from penstock.exchanges.coinbase.symbols import INFO, NAME
+from penstock.exchanges.keyed import KeyedAccess
 
 EXCHANGE = Exchange(
     name=NAME,
@@ -31,4 +33,5 @@ EXCHANGE = Exchange(
     empty_candles=False,
     candle_span=CANDLES_PER_PAGE,
     opened_ms=OPENED_MS,
+    keyed=KeyedAccess(KEYED_LIMITS, signer),
 )

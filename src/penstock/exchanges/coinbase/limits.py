@@ -11,6 +11,9 @@ from penstock.throttle.gate import Limit
 # were sent, and the margin of five requests covers half a second of delay.
 LIMITS = (Limit(10, 1000, "request", kind="paced", burst=10),)
 
+# Signed requests are counted by profile: fifteen per second and up to thirty at once.
+KEYED_LIMITS = (Limit(15, 1000, "request", kind="paced", burst=15),)
+
 STREAM_LIMITS = StreamLimits(
     # No maximum of streams or names is documented.
     streams_per_connection=1000,

@@ -26,7 +26,7 @@ class OhlcvBackfill(CandleKind[CandleTarget]):
     async def run(self, job_run: JobRun[CandleTarget, Cursor]) -> bool:
         """See ``JobKind``."""
         walk = await CandleWalk.begin(self._context, job_run)
-        done = await walk.go(walk.cursor_ms() or _BEFORE_ALL_MS)
+        done = await walk.go(walk.cursor_ms() or _BEFORE_ALL_MS, several=True)
         if done:
             await self._gap_scan.after_backfill(walk)
         return done

@@ -1,7 +1,5 @@
 """``trades_backfill``: the trades of one market, from an id or a time to another."""
 
-from collections import Counter
-
 from msgspec.structs import replace
 
 from penstock.ingest.context import HandlerContext
@@ -25,8 +23,6 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
-        self._running: Counter[str] = Counter()
-        """The job runs of each exchange, which share its limit."""
 
     @classmethod
     def target(cls, market: Market, cursor: TradesCursor) -> TradesTarget:
@@ -60,16 +56,10 @@ class TradesBackfill(JobKind[TradesTarget, TradesCursor]):
 
     async def run(self, job_run: JobRun[TradesTarget, TradesCursor]) -> bool:
         """See ``JobKind``."""
-        name = job_run.job.exchange_id
-        self._running[name] += 1
-        try:
-            backfill = await TradeBackfill.begin(
-                self._context, job_run, lambda: self._running[name]
-            )
+        with self._context.fetches.one_more(job_run.job.exchange_id):
+            backfill = await TradeBackfill.begin(self._context, job_run)
             locks = ProductLocks(self._context.job_service.store, self._context.clock)
             return await locks.run(backfill.lock_key, job_run.job, backfill.go)
-        finally:
-            self._running[name] -= 1
 
     async def request_rate(self, job: Job) -> RequestRate:
         """See ``JobKind``."""

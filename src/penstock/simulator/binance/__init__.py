@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from penstock.config import Simulator
 from penstock.simulator.binance import control, rest
+from penstock.simulator.binance.files import Files
 from penstock.simulator.binance.instrument import Instrument, list_market
 from penstock.simulator.binance.listings import CATALOGUE
 from penstock.simulator.binance.refusals import error_body
@@ -64,7 +65,10 @@ class Binance:
         self._streams = {unit.dialect: Streams(found) for unit, found in by_unit.items()}
         self._instants = {unit.dialect: unit.instant for unit in UNITS}
         self.rules: Sequence[Rule] = limits.rules
-        self.routes: Mapping[str, Route] = rest.routes(by_unit, limits)
+        self.routes: Mapping[str, Route] = {
+            **rest.routes(by_unit, limits),
+            **Files(by_unit).routes(),
+        }
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the page does not name it
         """An HTML page, not an error body, since the path does not reach the API."""

@@ -12,6 +12,7 @@ from penstock.config import Simulator
 from penstock.simulator.coinbase import control, feeds, refusals, rest, rules
 from penstock.simulator.coinbase.listings import CATALOGUE
 from penstock.simulator.coinbase.product import Product, list_market
+from penstock.simulator.coinbase.signatures import Signatures
 from penstock.simulator.engine.exchange import (
     Asked,
     ControlReply,
@@ -44,7 +45,9 @@ def build(markets: Sequence[Market], settings: Simulator) -> SimulatedExchange:
     Raises:
         ConfigError: the settings have a limit that does not exist or cannot be parsed.
     """
-    return Coinbase([list_market(market) for market in markets], rules.rules_from(settings))
+    signatures = Signatures(settings.coinbase)
+    products = [list_market(market) for market in markets]
+    return Coinbase(products, rules.rules_from(settings), signatures)
 
 
 class Coinbase:
@@ -56,12 +59,14 @@ class Coinbase:
     binary = False
     bans: BanPolicy | None = None
 
-    def __init__(self, products: Sequence[Product], limits: Sequence[Rule]) -> None:
+    def __init__(
+        self, products: Sequence[Product], limits: Sequence[Rule], signatures: Signatures
+    ) -> None:
         self._products = {each.id: each for each in products}
         self._handler = control.MessageHandler(self._products)
         self.rules: Sequence[Rule] = limits
         self.upkeep = rules.upkeep()
-        self.routes: Mapping[str, Route] = rest.routes(products)
+        self.routes: Mapping[str, Route] = rest.routes(products, signatures)
 
     def not_found(self, path: str) -> Reply:  # noqa: ARG002 - the answer does not name it
         """A 404 with a fixed message."""

@@ -9,9 +9,12 @@ import msgspec
 from penstock.simulator.coinbase import catalogue, refusals
 from penstock.simulator.coinbase.candles import candles
 from penstock.simulator.coinbase.product import WHOLE_BOOK, Product, book_sequence
+from penstock.simulator.coinbase.rules import SIGNED
+from penstock.simulator.coinbase.signatures import Signatures
 from penstock.simulator.coinbase.spelling import server_time, time
 from penstock.simulator.coinbase.statistics import statistics
 from penstock.simulator.engine.exchange import Asked, Query, Refused, Reply, Route
+from penstock.simulator.engine.rules import ANY_TARGET, LimitTarget
 from penstock.simulator.market.book import Level
 from penstock.simulator.market.pieces import Work, finished, joined
 
@@ -26,7 +29,7 @@ OfProduct = Callable[[Product, Query, int], Answered]
 Rows = Callable[[Product, Sequence[Level]], Iterator[str]]
 
 
-def routes(listed: Sequence[Product]) -> dict[str, Route]:
+def routes(listed: Sequence[Product], signatures: Signatures) -> dict[str, Route]:
     """All endpoints by path."""
     by_id = {each.id: each for each in listed}
     entries = {entry["id"]: msgspec.json.encode(entry) for entry in catalogue.products(listed)}
@@ -41,17 +44,26 @@ def routes(listed: Sequence[Product]) -> dict[str, Route]:
     }
     for name, answer in _OF_PRODUCT.items():
         answers[f"/products/{{product}}/{name}"] = partial(_of_product, by_id, answer)
-    return {path: Route(path, _cost, _polite(answer)) for path, answer in answers.items()}
+
+    def target(asked: Asked) -> LimitTarget:
+        key = signatures.key_of(asked)
+        return LimitTarget(SIGNED, key) if key else ANY_TARGET
+
+    return {
+        path: Route(path, _cost, _polite(answer, signatures), target)
+        for path, answer in answers.items()
+    }
 
 
 def _cost(_query: Query) -> int:
     return 1
 
 
-def _polite(answer: Answer) -> Callable[[Asked, int], Answered]:
+def _polite(answer: Answer, signatures: Signatures) -> Callable[[Asked, int], Answered]:
     def answered(asked: Asked, as_of_ms: int) -> Answered:
         if not asked.headers.get("User-Agent"):
             raise refusals.no_user_agent()
+        signatures.check(asked, as_of_ms)
         return answer(asked.query, as_of_ms)
 
     return answered

@@ -1,7 +1,8 @@
 """Defines the limits and the response to exceeding them.
 
-Requests take tokens from a bucket of fifteen, refilled at ten per second. A request without a token
-is refused, takes none, and gets no Retry-After. There are no bans.
+Requests take tokens from a bucket of fifteen, refilled at ten per second; signed requests from one
+of thirty for each key, refilled at fifteen. A request without a token is refused, takes none, and
+gets no Retry-After. There are no bans.
 """
 
 from penstock.config import Simulator
@@ -10,7 +11,7 @@ from penstock.simulator.engine.exchange import Reply, Upkeep
 from penstock.simulator.engine.limits import Verdict
 from penstock.simulator.engine.rules import Rule, replaced
 
-REQUESTS, CONNECTS, MESSAGES = "public", "connections", "messages"
+REQUESTS, SIGNED, CONNECTS, MESSAGES = "public", "private", "connections", "messages"
 SUBSCRIBE_WITHIN_MS = 5000
 
 
@@ -22,7 +23,8 @@ def rules_from(settings: Simulator) -> tuple[Rule, ...]:
     """
     return replaced(
         (
-            Rule(REQUESTS, "bucket", 1500, 15, "ip", "request", counts_refused=False),
+            Rule(REQUESTS, "bucket", 1500, 15, "ip", "request", counts_refused=False, but=SIGNED),
+            Rule(SIGNED, "bucket", 2000, 30, "key", "request", counts_refused=False, group=SIGNED),
             # A burst of twenty, then eight per second.
             Rule(CONNECTS, "bucket", 2500, 20, "ip", "connect", counts_refused=False),
             # Sliding is the stricter interpretation of a limit per second.
@@ -37,6 +39,7 @@ def upkeep() -> Upkeep:
     return Upkeep(subscribe_within_ms=SUBSCRIBE_WITHIN_MS)
 
 
-def refusal(_verdict: Verdict) -> Reply:
+def refusal(verdict: Verdict) -> Reply:
     """The response to a request over the limit."""
-    return said(429, "Public rate limit exceeded")
+    is_signed = verdict.broken is not None and verdict.broken.name == SIGNED
+    return said(429, f"{'Private' if is_signed else 'Public'} rate limit exceeded")

@@ -23,6 +23,8 @@ class Asked(NamedTuple):
     query: Query
     """The query parameters and the path parameters."""
     headers: Mapping[str, str] = MappingProxyType({})
+    target: str = ""
+    """The path and the query as they were sent."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class Route:
     """
     target: Callable[[Asked], LimitTarget] = _any_target
     """The group of limits that counts a request, and the key it is counted under. Never raises."""
+    is_counted: bool = True
+    """Whether limits count its requests and the log lists them; not those of files, which the
+    exchange serves from another host."""
 
 
 @dataclass(frozen=True)

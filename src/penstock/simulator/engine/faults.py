@@ -13,8 +13,9 @@ connections and their acknowledgements. Of several entries of a kind, the first 
   ``delay`` (hold up to half a second), ``malformed`` (cut the text), ``nan``, ``huge`` (replace a
   number). Of requests: ``http500``, ``http429``, ``http418``, ``html`` (a page instead of JSON),
   ``cutbody`` (half the announced body), ``stale`` and ``early`` (data of up to 2 s before or 1 s
-  after; only of books unless ``where`` is given). Of acknowledgements: ``lostack``,
-  ``refusedack``.
+  after; only of books unless ``where`` is given), ``http404``, ``corrupt`` (one bit is changed) and
+  ``short`` (half the body, announced as all; both only of files unless ``where`` is given). Of
+  acknowledgements: ``lostack``, ``refusedack``.
 - a time such as ``500ms``, ``5s``, ``2m``: ``mute`` (no more frames from then on, but pings),
   ``cut`` (disconnect within the next frame), ``close`` (without a close frame), ``shutdown`` (a
   notice, and a close some seconds later), ``lifetime``. ``cut``, ``close`` and ``shutdown`` occur
@@ -50,6 +51,9 @@ REQUEST_KINDS = (
     "cutbody",
     "stale",
     "early",
+    "http404",
+    "corrupt",
+    "short",
 )
 KINDS = (*FRAME_KINDS, *CONNECTION_KINDS, *ACK_KINDS, *REQUEST_KINDS, "limit")
 
@@ -66,7 +70,8 @@ _ALLOWED: dict[_Value, str] = {
 }
 _EVERYWHERE = "*"
 _BOOKS = "*[Dd]epth*|*/book|*/orderbook"
-_DEFAULT_WHERE = {"stale": _BOOKS, "early": _BOOKS}
+_FILES = "*.zip"
+_DEFAULT_WHERE = {"stale": _BOOKS, "early": _BOOKS, "corrupt": _FILES, "short": _FILES}
 
 _LONGEST_PLACE = 200
 _LONGEST_MS = 24 * 3_600_000

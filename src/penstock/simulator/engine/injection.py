@@ -7,11 +7,12 @@ as usual. A connection without faults shares its bytes with all others.
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from penstock.simulator.engine.exchange import Reply
 from penstock.simulator.engine.facts import FaultInjected
 from penstock.simulator.engine.faults import CONNECTION_KINDS, FRAME_KINDS, FaultPlan
 from penstock.simulator.engine.history import History, PackedPage, Page, kept_text
@@ -197,13 +198,24 @@ class RequestFaults:
 
     latency_ms: int | None = None
     status: int | None = None
-    """The status to respond with instead: 500, 429 or 418; with ``page``, that of the page."""
+    """The status to respond with instead: 500, 429, 418 or 404; with ``page``, that of the page."""
     retry_after_s: int = 0
     page: bool = False
     """Respond with a page of HTML and ``status``."""
     cut_body: bool = False
     shift_ms: int = 0
     """Respond with data of this much later; earlier if negative."""
+    corrupt: bool = False
+    """Change one bit of the body."""
+    short: bool = False
+    """Respond with half the body, as if it were all."""
+
+    def altered(self, reply: Reply) -> Reply:
+        """The response with a body that these faults have changed."""
+        body, middle = reply.body, len(reply.body) // 2
+        if self.corrupt and body:
+            body = b"%b%c%b" % (body[:middle], body[middle] ^ 1, body[middle + 1 :])
+        return replace(reply, body=body[:middle] if self.short else body)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -213,7 +225,8 @@ class RequestFaults:
         if self.status is not None:
             return (f"http{self.status}",)
         shift = ("stale",) if self.shift_ms < 0 else ("early",) if self.shift_ms > 0 else ()
-        return (*shift, "cutbody") if self.cut_body else shift
+        bodies = {"cutbody": self.cut_body, "corrupt": self.corrupt, "short": self.short}
+        return (*shift, *(kind for kind, strikes in bodies.items() if strikes))
 
 
 def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
@@ -222,7 +235,7 @@ def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
     if fault := plan.find("latency", path):
         span_ms = fault.high_ms - fault.low_ms
         latency_ms = fault.low_ms + plan.draw("latency", path, seq) % (span_ms + 1)
-    for status in (500, 429, 418):
+    for status in (500, 429, 418, 404):
         if plan.strikes(f"http{status}", path, seq):
             retry_after_s = 1 + plan.draw("retry", path, seq) % 3
             return RequestFaults(latency_ms, status, retry_after_s)
@@ -234,8 +247,13 @@ def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
         shift_ms = -1 - plan.draw("older", path, seq) % _OLDEST_MS
     elif plan.strikes("early", path, seq):
         shift_ms = 1 + plan.draw("newer", path, seq) % _LATEST_MS
-    cut_body = plan.strikes("cutbody", path, seq)
-    return RequestFaults(latency_ms, cut_body=cut_body, shift_ms=shift_ms)
+    return RequestFaults(
+        latency_ms,
+        cut_body=plan.strikes("cutbody", path, seq),
+        shift_ms=shift_ms,
+        corrupt=plan.strikes("corrupt", path, seq),
+        short=plan.strikes("short", path, seq),
+    )
 
 
 class Injector:

@@ -181,7 +181,7 @@ class RequestLimiter:
         charged = [
             (rule, self._usage(rule, (ip, target.key) if rule.scope == "key" else ip, at_ms))
             for rule in self._rules.values()
-            if rule.unit in costs and rule.group in ("", target.group)
+            if rule.unit in costs and rule.counts(target.group)
         ]
         waits = {r: usage.wait_ms(r, costs[r.unit], at_ms) for r, usage in charged}
         slowest = max(waits, key=waits.__getitem__, default=None)

@@ -16,7 +16,14 @@ from collections.abc import Generator
 from aiohttp import web
 
 from penstock.simulator.engine.engine import Engine
-from penstock.simulator.engine.exchange import Asked, Refused, Reply, Route, SimulatedExchange
+from penstock.simulator.engine.exchange import (
+    Asked,
+    Query,
+    Refused,
+    Reply,
+    Route,
+    SimulatedExchange,
+)
 from penstock.simulator.engine.injection import RequestFaults
 from penstock.simulator.engine.limits import Verdict
 from penstock.simulator.engine.rules import ANY_TARGET
@@ -48,18 +55,20 @@ class RestServer:
             engine.in_flight -= 1
 
     async def _answer(self, request: web.BaseRequest, seq: int) -> web.StreamResponse:
-        engine, path = self._engine, request.path
-        found = engine.router.find(path) if request.method == "GET" else None
+        engine, path, found = self._engine, request.path, self._found(request)
         weight, target, asked = _UNKNOWN_PATH_WEIGHT, ANY_TARGET, Asked({}, request.headers)
         if found is not None:
             route, named = found
-            asked = Asked({**_parameters(request), **named}, request.headers)
+            asked = Asked({**_parameters(request), **named}, request.headers, request.raw_path)
             weight, target = route.cost(asked.query), route.target(asked)
         await self._travel(seq)
 
         ip, now_ms = request.remote or "", engine.clock.now_ms()
-        verdict = engine.limiter.admit(ip, path, weight, now_ms, target)
-        engine.windows.count(weight, verdict)
+        if found is None or route.is_counted:
+            verdict = engine.limiter.admit(ip, path, weight, now_ms, target)
+            engine.windows.count(weight, verdict)
+        else:
+            verdict = Verdict(admitted=True, at_ms=now_ms, window=0, used={})
         faults = engine.injector.for_request(path, seq)
         await self._think(seq, faults)
 
@@ -67,19 +76,26 @@ class RestServer:
             engine.emit_refused(path, verdict)
             refusal = _with_usage(engine, engine.exchange.refusal(verdict), verdict)
             return respond(engine.exchange, refusal)
-        if faults.status is not None:
-            reply = self._spoiled(verdict, faults)
-        elif found is None:
+        if found is None or faults.status == 404:
             reply = engine.exchange.not_found(path)
+        elif faults.status is not None:
+            reply = self._spoiled(verdict, faults)
         else:
             reply = await self._answered(route, asked, verdict.at_ms + faults.shift_ms)
         for kind in faults.kinds:
             hid = reply.body if faults.status is None else b""
             engine.injector.log.write(verdict.at_ms, kind, path, (0, verdict.seq), hid)
-        reply = _with_usage(engine, reply, verdict)
+        reply = _with_usage(engine, faults.altered(reply), verdict)
         if faults.cut_body:
             return await _send_half(request, engine.exchange, reply)
         return respond(engine.exchange, reply)
+
+    def _found(self, request: web.BaseRequest) -> tuple[Route, Query] | None:
+        found = self._engine.router.find(request.path)
+        # Only files can be asked for their size.
+        if found is None or request.method == "GET":
+            return found
+        return found if request.method == "HEAD" and not found[0].is_counted else None
 
     async def _travel(self, seq: int) -> None:
         if uplink_us := self._engine.settings.uplink_ms * 1000:

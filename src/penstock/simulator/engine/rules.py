@@ -31,7 +31,13 @@ class Rule:
     counts_refused: bool = True
     """Whether a refused arrival is charged."""
     group: str = ""
-    """The group of endpoints that the rule counts; all if empty."""
+    """The group of endpoints that the rule counts; all if empty …"""
+    but: str = ""
+    """… except this group."""
+
+    def counts(self, group: str) -> bool:
+        """Whether it counts arrivals of a group."""
+        return self.group in ("", group) and not (self.but and self.but == group)
 
 
 class LimitTarget(NamedTuple):

@@ -61,48 +61,52 @@ _encode = msgspec.json.encode
 def open_url(url: str, clock: Clock, timeout_s: float) -> "RedisBackend":
     """``redis://…``, ``rediss://…``: see ``redis_urls``."""
     address = parse(url)
-    return RedisBackend(_client(address, timeout_s), address, clock)
+    client, *others = _clients(address, timeout_s)
+    return RedisBackend(client, others, address, clock)
 
 
-def _client(address: RedisAddress, timeout_s: float) -> Any:
+def _clients(address: RedisAddress, timeout_s: float) -> list[Any]:
+    """The client of the server or the cluster, and those of the Sentinels."""
     options: dict[str, Any] = {
         "username": address.username, "password": address.password,
         "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s,
         # Who calls decides about a retry; a batch that waits may be outdated.
-        "retry": Retry(NoBackoff(), 0), "protocol": 2, "client_name": "penstock",
+        "retry": Retry(NoBackoff(), 0), "protocol": 2,
     }  # fmt: skip
     if address.kind != "server":
         options["ssl"] = address.tls
     options |= address.tls_options
     if address.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in address.hosts]
-        return RedisCluster(startup_nodes=nodes, max_connections=_CONNECTIONS, **options)
+        return [RedisCluster(startup_nodes=nodes, max_connections=_CONNECTIONS, **options)]
     options["db"] = address.database
     if address.kind == "sentinel":
         sentinels = Sentinel(  # type: ignore[no-untyped-call]
             list(address.hosts), sentinel_kwargs=_to_sentinels(options), **options
         )
-        return sentinels.master_for(address.service)
+        return [sentinels.master_for(address.service), *sentinels.sentinels]
     [(host, port)] = address.hosts[:1]
     pool = BlockingConnectionPool(
         _CONNECTIONS, timeout_s, SSLConnection if address.tls else Connection,
         host=host, port=port, **options,
     )  # fmt: skip
-    return Redis.from_pool(pool)
+    return [Redis.from_pool(pool)]
 
 
 def _to_sentinels(options: dict[str, Any]) -> dict[str, Any]:
     """Sentinels are reached in the same way, but have neither databases nor the same users."""
-    others = ("db", "username", "password", "client_name")
+    others = ("db", "username", "password")
     return {name: value for name, value in options.items() if name not in others}
 
 
 class RedisBackend:
     """One client, whose connections are opened when they are needed."""
 
-    def __init__(self, client: Any, address: RedisAddress, clock: Clock) -> None:
+    def __init__(
+        self, client: Any, others: Sequence[Any], address: RedisAddress, clock: Clock
+    ) -> None:
         # Any: a client of a server or of a cluster, which have no common type.
-        self._client, self._clock = client, clock
+        self._client, self._others, self._clock = client, others, clock
         self._prefix, self._where = address.prefix, address.where
         self._has_pipelines = address.kind != "cluster"
 
@@ -195,7 +199,8 @@ class RedisBackend:
                     deliver(_published(message["data"], now_ns // 1_000_000 + ahead_ms))
 
     async def close(self) -> None:
-        await self._client.aclose()
+        for client in (self._client, *self._others):
+            await client.aclose()
 
     @asynccontextmanager
     async def _failures_named(self) -> AsyncIterator[None]:

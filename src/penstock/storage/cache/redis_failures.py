@@ -5,6 +5,8 @@ from redis import exceptions as theirs
 from penstock.errors import LoginRejected, StorageError, StorageFull, StoreUnreachable
 
 _LONGEST = 300
+# Servers before Redis 7 report it as an error of the script, with this text in it.
+_NO_MEMORY = "-OOM command not allowed"
 
 
 def as_storage_error(where: str, error: theirs.RedisError) -> StorageError:
@@ -24,7 +26,7 @@ def as_storage_error(where: str, error: theirs.RedisError) -> StorageError:
             return StoreUnreachable(where, "gave no answer in time")
         case theirs.ConnectionError() | theirs.ClusterDownError() | theirs.RedisClusterException():
             return StoreUnreachable(where, text)
-        case _ if "OOM command not allowed" in str(error):
+        case _ if isinstance(error, theirs.OutOfMemoryError) or _NO_MEMORY in str(error):
             return StorageFull(where, "Redis has reached its maxmemory")
         case _:
             return StorageError(where, text, "Check the server and its log.")

@@ -103,7 +103,7 @@ def _path(path: str, kind: Kind) -> tuple[str, int]:
         if not service:
             raise _wrong("names no service: redis+sentinel://HOST,HOST/SERVICE.")
     if rest and not (rest.isascii() and rest.isdigit() and len(rest) < 6):
-        raise _wrong("has a database that is no number: redis://HOST/0.")
+        raise _wrong(f"has a database that is no number: redis://HOST/0. {_SPECIAL}")
     if kind == "cluster" and rest not in ("", "0"):
         raise _wrong("has a database, but a cluster has only database 0.")
     return unquote(service), int(rest or 0)

@@ -6,7 +6,6 @@ there are keys, however slow its reader is. What expires meanwhile is not delive
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from random import random
 
 from penstock.clock import Clock
@@ -21,6 +20,7 @@ Watch = Callable[[Deliver], Awaitable[None]]
 """Delivers all present values and then every change, for ever."""
 
 _BACKOFF = Backoff(first_s=0.1, longest_s=2.0)
+_CANCEL_S = 0.1
 _FORGET_NS = 60_000_000_000
 
 
@@ -60,7 +60,8 @@ class _Latest:
 
 def _at(known: tuple[LiveValue, int], now_ns: int) -> LiveValue:
     value, since_ns = known
-    return value.aged((now_ns - since_ns) // 1_000_000)
+    # Rounded up: a value must not seem younger than it is.
+    return value.aged(-((since_ns - now_ns) // 1_000_000))
 
 
 class Subscription:
@@ -127,10 +128,10 @@ class Watcher:
 
     async def close(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
+        while task is not None and not task.done():
+            # Again and again: a driver may swallow a cancellation.
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            await asyncio.wait([task], timeout=_CANCEL_S)
         self._latest = _Latest(self._clock)
 
     async def _run(self) -> None:
@@ -141,7 +142,6 @@ class Watcher:
             # Not a failure of the store, which is retried: readers must not wait for ever.
             for subscription in self._subscriptions:
                 subscription.fail(error)
-            raise
 
     async def _watch_once(self) -> None:
         try:

@@ -222,10 +222,11 @@ async def test_stop_ends_a_start_in_progress(
     await asyncio.sleep(0)
     assert (await daemon.get_health())["status"] == "running"
 
-    await daemon.stop()
+    async with asyncio.timeout(20):
+        await daemon.stop()
+        await starting
+        await waiting
 
-    await starting
-    await waiting
     assert await daemon.get_health() == STOPPED
 
 

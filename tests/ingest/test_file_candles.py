@@ -8,7 +8,6 @@ from tests.ingest.bulk import FIRST_MS, Place
 
 from penstock.errors import BadFile
 from penstock.ingest import archives
-from penstock.ingest.file_candles import are_files_cheaper
 from penstock.market.events import Candle
 from penstock.market.interval import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -81,8 +80,3 @@ async def test_killed_anywhere_and_run_again_it_ends_equal(
 
     assert content(place.candles()) == expected
     assert sorted(place.recorded) == [*range(SINCE_MS, UNTIL_MS, MINUTE_MS)]
-
-
-def test_files_are_read_where_a_day_has_more_candles_than_a_page() -> None:
-    assert are_files_cheaper(MINUTE_MS, 1000)
-    assert not are_files_cheaper(3 * MINUTE_MS, 1000)

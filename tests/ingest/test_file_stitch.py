@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ingest.archived import BTC, FILE, SERIES, row, zipped
+from tests.ingest.archived import BTC, DAY, FILE, SERIES, row, zipped
 
 from penstock.exchanges.base import TradePage
 from penstock.ingest import archives
@@ -67,8 +67,9 @@ class Stitched:
         trades = FileTrades(
             files, SERIES, self.fetch, left=lambda: self.left, fill=self.fill, commit=self.commit
         )
-        target = TradesTarget(symbol=BTC.unified)
-        return asyncio.run(trades.record(target, self.left))
+        ends = {"since_ms": DAY.since_ms, "until_ms": DAY.until_ms}
+        target = TradesTarget(symbol=BTC.unified, **ends)
+        return asyncio.run(trades.record(target, self.left, 0))
 
 
 @given(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from penstock.app.worker import open_context, open_gateways
+from penstock.app.worker import open_context, open_files, open_gateways
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -30,6 +30,7 @@ from penstock.ingest.products import (
     left_of,
     start_job,
 )
+from penstock.ingest.published_files import PublishedFiles
 from penstock.ingest.survey import survey
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
@@ -57,6 +58,7 @@ class OpenIngest:
     admin: FleetAdmin
     products: list[Product]
     tally: Tally
+    files: PublishedFiles | None
     surveys: dict[int, Survey] = field(default_factory=dict, init=False)
     """What is left of each product that is not done, by its place."""
     plans: Plans | None = field(default=None, init=False)
@@ -90,7 +92,7 @@ class OpenIngest:
             if wanted is not None:
                 async with places:
                     self.surveys[place] = await survey(
-                        self, new.exchange_id, product.native, wanted, new.timeframe
+                        self, new.exchange_id, product.native, wanted, new.timeframe, self.files
                     )
 
         asking = [asyncio.create_task(ask(*each)) for each in enumerate(self.products)]
@@ -115,7 +117,7 @@ class OpenIngest:
         """
         settings, clock = self.process.settings, self.process.clock
         writer = self.process.own_free_slot("ingest")
-        context = await open_context(self.process, self.store, self.gateways)
+        context = await open_context(self.process, self.store, self.gateways, self.files)
         leases = Leases(self.store, registry.kinds())
         started = [await start_job(self.admin, leases, product) for product in self.products]
         for place, surveyed in self.surveys.items():
@@ -177,7 +179,7 @@ async def open_ingest(
         BadJob: the range is invalid, or the exchange cannot be asked for it.
         ExchangeError, ExchangeUnreachable: there is no listing, and it cannot be fetched now.
         ConnectorPaused: an operator stopped all requests to the exchange.
-        ConfigError: the URL of the log or of a publisher is invalid.
+        ConfigError: the URL of the log, of a publisher or of published files is invalid.
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     exchanges.load(request.exchange)
@@ -192,4 +194,5 @@ async def open_ingest(
         admin = FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
         await gateways.check(request.exchange)
         products = await find_products(admin, request)
-        yield OpenIngest(process, store, gateways, markets, admin, products, tally)
+        files = await open_files(process)
+        yield OpenIngest(process, store, gateways, markets, admin, products, tally, files)

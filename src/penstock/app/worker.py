@@ -45,7 +45,7 @@ async def open_worker(
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
         gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
-        context = await open_context(process, store, gateways)
+        context = await open_context(process, store, gateways, await open_files(process))
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
@@ -70,12 +70,15 @@ async def open_gateways(
 
 
 async def open_context(
-    process: RecordingProcess, store: StateStore, gateways: FleetGateways
+    process: RecordingProcess,
+    store: StateStore,
+    gateways: FleetGateways,
+    files: PublishedFiles | None,
 ) -> HandlerContext:
     """Open what jobs need, in a process that owns its slot, and check what earlier ones recorded.
 
     Raises:
-        ConfigError: a publisher or the source of published files cannot be opened.
+        ConfigError: a publisher cannot be opened.
         StorageError: the log or the state cannot be read.
     """
     settings = process.settings
@@ -93,13 +96,18 @@ async def open_context(
         process.coverage,
         partial(lake_to_read, settings),
         settings.ingest.chunk_concurrency,
-        files=await _open_files(process),
+        files=files,
     )
     await check_claims(context)
     return context
 
 
-async def _open_files(process: RecordingProcess) -> PublishedFiles | None:
+async def open_files(process: RecordingProcess) -> PublishedFiles | None:
+    """Open the source of published files, if there is one.
+
+    Raises:
+        ConfigError: it is neither a folder nor an address.
+    """
     source = source_of(process.settings, process.clock)
     if source is None:
         return None

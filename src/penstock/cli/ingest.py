@@ -81,6 +81,15 @@ def ingest(
             show_default=default("ingest.chunk_concurrency"),
         ),
     ] = None,
+    files: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|URL",
+            help="Read the files that the exchange publishes from there, where they have all"
+            " of a day.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan; create and fetch nothing.")
     ] = False,
@@ -105,12 +114,14 @@ def ingest(
         "--timeframe": timeframe,
         "--workers": workers,
         "--chunk-concurrency": chunk_concurrency,
+        "--files": files,
         "--data-dir": data_dir,
     }
     is_number = chunk_concurrency is not None and chunk_concurrency.isdecimal()
     options = {
         "collect.data_dir": data_dir,
         "ingest.workers": workers,
+        "ingest.files": files,
         "ingest.chunk_concurrency": int(chunk_concurrency or 0) if is_number else chunk_concurrency,
     }
     settings = read_settings(context, options, exchange).settings

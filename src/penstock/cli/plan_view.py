@@ -24,9 +24,13 @@ def _lines(plan: Plan) -> list[str]:
         return [f"{name}: nothing to fetch", *(f"  {note}" for note in plan.notes)]
     sign = f"± {plan.rows_error:.0%} " if plan.rows_error else ""
     pages = f"{plan.requests:,} page{'s' if plan.requests > 1 else ''} × {plan.page_size:,}"
+    source = plan.endpoint.replace("{}", "…")
+    if plan.files:
+        files = f"{plan.files:,} file{'s' if plan.files > 1 else ''}"
+        source = f"{files} of {plan.file_bytes / 1e6:,.1f} MB and {source}"
     flight = "one at a time" if plan.concurrency == 1 else f"{plan.concurrency:,} at a time"
     return [
-        f"{name}: {plan.rows:,} rows {sign}from {plan.endpoint.replace('{}', '…')}",
+        f"{name}: {plan.rows:,} rows {sign}from {source}",
         f"  {pages} rows, weight {plan.weight:,} ({plan.weight_per_row:.2g} per row),"
         f" {flight}, {eta_words(plan.eta_s)}",
         *(f"  {note}" for note in plan.notes),

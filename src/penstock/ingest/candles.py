@@ -27,7 +27,8 @@ from penstock.ingest.candle_chunks import CandleBatch, CandleChunk, CandleChunkQ
 from penstock.ingest.candle_jobs import K
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
-from penstock.ingest.file_candles import are_files_cheaper, compared_by
+from penstock.ingest.file_candles import compared_by
+from penstock.ingest.file_cover import are_files_cheaper
 from penstock.ingest.file_stitch import FileStitch
 from penstock.ingest.history import (
     complete_until,
@@ -198,7 +199,7 @@ class CandleWalk:
 
         goes_on, files = True, self.context.files
         with self.context.fetches.one_more(exchange.name):
-            if files and self.series and are_files_cheaper(fixed_ms, size):
+            if files and self.series and are_files_cheaper(1, fixed_ms, size):
                 stitch = FileStitch(
                     files=files,
                     series=self.series,

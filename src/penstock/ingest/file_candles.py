@@ -1,14 +1,8 @@
-"""When candles come from published files, and how they are compared with the exchange's."""
+"""How candles of published files are compared with the exchange's."""
 
 from collections.abc import Awaitable, Callable
 
 from penstock.market.events import Candle
-from penstock.market.interval import DAY_MS
-
-
-def are_files_cheaper(length_ms: int, page_size: int) -> bool:
-    """Whether a day has more candles than a page, so that its file spares requests."""
-    return page_size * length_ms < DAY_MS
 
 
 def compared_by(

@@ -6,6 +6,7 @@ behind. They are on another host than the exchange's requests and count against 
 
 import asyncio
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -79,8 +80,11 @@ class FolderSource:
 
     async def size(self, path: str) -> int | None:
         """See ``FileSource``."""
-        found = self._find(path)
-        return None if found is None else found.stat().st_size
+        data = await self.open(path)
+        if data is None:
+            return None
+        with data:
+            return data.seek(0, os.SEEK_END)
 
     async def head(self, path: str, most: int) -> bytes | None:
         """See ``FileSource``."""
@@ -92,18 +96,17 @@ class FolderSource:
 
     async def open(self, path: str) -> IO[bytes] | None:
         """See ``FileSource``."""
-        found = self._find(path)
-        try:
-            return None if found is None else found.open("rb")
-        except OSError as error:
-            raise StorageError(str(found), f"cannot be read: {error.strerror}") from error
+        for place in (self._folder / path, self._folder / Path(path).name):
+            try:
+                return place.open("rb")
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise StorageError(str(place), f"cannot be read: {error.strerror}") from error
+        return None
 
     async def aclose(self) -> None:
         """See ``FileSource``."""
-
-    def _find(self, path: str) -> Path | None:
-        places = self._folder / path, self._folder / Path(path).name
-        return next((place for place in places if place.is_file()), None)
 
 
 class MirrorSource:

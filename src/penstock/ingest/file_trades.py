@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from penstock.errors import UnexpectedAnswer
 from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.chunks import Batch
+from penstock.ingest.file_cover import are_files_cheaper
 from penstock.ingest.file_stitch import FileStitch
 from penstock.ingest.id_ranges import IdRange
 from penstock.ingest.published_files import PublishedFiles
@@ -40,10 +41,11 @@ class FileTrades:
             compare=self._difference,
         )
 
-    async def record(self, target: TradesTarget, ids: IdRange) -> bool:
+    async def record(self, target: TradesTarget, ids: IdRange, page_size: int) -> bool:
         """Record all ids up to the last one that files have; return whether to continue.
 
-        ``ids`` is the whole range of the job.
+        ``ids`` is the whole range of the job. If its days have fewer trades than a page, no file
+        is read.
 
         Raises:
             Those of ``FileStitch.record``.
@@ -55,6 +57,9 @@ class FileTrades:
         until_ms = target.until_ms
         if until_ms is None:
             until_ms = (await self._trade(ids.last)).at_ms
+        rows, length_ms = ids.last - self._left().first + 1, until_ms - from_ms
+        if not are_files_cheaper(rows, length_ms, page_size):
+            return True
         return await self._stitch.record(since_ms, until_ms, from_ms)
 
     async def _difference(self, row: Trade) -> str:

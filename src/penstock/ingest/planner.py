@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from penstock.exchanges.paged import PagedEndpoint
 from penstock.ingest.concurrency import FEW_TRADES, concurrency_for
+from penstock.ingest.file_cover import FileCover
 from penstock.ingest.planned_time import Budget, Load, duration_ms
 from penstock.ingest.request_rate import request_rate
 from penstock.market.interval import SECOND_MS
@@ -56,6 +57,8 @@ class Survey:
     """What of the range does not exist."""
     requests: int = 0
     """How many requests it took to find this out."""
+    cover: FileCover | None = None
+    """What published files have of the range, if they spare requests."""
 
     @property
     def channel(self) -> str:
@@ -91,6 +94,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     from_id: int | None
     to_id: int | None
     notes: tuple[str, ...]
+    files: int = 0
+    """How many published files are read."""
+    file_bytes: int = 0
 
 
 class Plans(Struct, frozen=True, kw_only=True):
@@ -122,7 +128,7 @@ class Choice(NamedTuple):
 
 def plan(survey: Survey, *, chunk_concurrency: Concurrency = "auto", sharing: int = 1) -> Plan:
     """The plan of a range that shares the limits with others in ``sharing`` ranges, itself one."""
-    choice = cheapest(survey.endpoints, survey.parts, survey.overlap)
+    choice = _chosen(survey)
     alone = _load(survey, choice, chunk_concurrency, 1)
     rows = survey.rows if choice.requests else 0
     return Plan(
@@ -130,7 +136,7 @@ def plan(survey: Survey, *, chunk_concurrency: Concurrency = "auto", sharing: in
         symbol=survey.symbol,
         channel=survey.channel,
         timeframe=survey.timeframe,
-        source="rest",
+        source="rest" if survey.cover is None else "files",
         endpoint=choice.endpoint.path,
         page_size=choice.rows,
         cost=choice.cost,
@@ -146,6 +152,8 @@ def plan(survey: Survey, *, chunk_concurrency: Concurrency = "auto", sharing: in
         from_id=survey.from_id,
         to_id=survey.to_id,
         notes=survey.notes,
+        files=0 if survey.cover is None else survey.cover.files,
+        file_bytes=0 if survey.cover is None else survey.cover.size,
     )
 
 
@@ -193,13 +201,18 @@ def requests_for(parts: Sequence[int], page_size: int, overlap: int = 0) -> int:
     return sum(1 + ceil(max(0, part - page_size) / new) for part in parts if part)
 
 
+def _chosen(survey: Survey) -> Choice:
+    """How what files do not have is requested; each file takes a request too."""
+    if survey.cover is None:
+        return cheapest(survey.endpoints, survey.parts, survey.overlap)
+    choice = cheapest(survey.endpoints, survey.cover.rest, survey.overlap)
+    return choice._replace(requests=choice.requests + survey.cover.files)
+
+
 def _together_ms(surveys: Sequence[Survey], workers: int, chosen: Concurrency) -> float:
     latest = max((survey.budget for survey in surveys), key=lambda budget: budget.now_ms)
     # If others end before it, a range gets their share of an automatic concurrency.
-    loads = [
-        _load(each, cheapest(each.endpoints, each.parts, each.overlap), chosen, sharing=1)
-        for each in surveys
-    ]
+    loads = [_load(each, _chosen(each), chosen, sharing=1) for each in surveys]
     latency_ms = max(survey.latency_ms for survey in surveys)
     return duration_ms(loads, latest, latency_ms, workers)
 

@@ -67,7 +67,9 @@ class PublishedFiles:
         self._source, self._clock = source, clock
         self._kept: dict[str, OpenFile[Any]] = {}
 
-    async def listed(self, series: FileSeries[R], since_ms: int, until_ms: int) -> list[SizedFile]:
+    async def listed(
+        self, series: FileSeries[Any], since_ms: int, until_ms: int
+    ) -> list[SizedFile]:
         """The files of a range of time, oldest first, with their sizes. Downloads nothing.
 
         Raises:

@@ -8,9 +8,11 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.candle_survey import CandleSurvey
+from penstock.ingest.file_survey import with_files
 from penstock.ingest.planner import Survey
+from penstock.ingest.published_files import PublishedFiles
 from penstock.ingest.surveyed_market import SurveyedMarket
 from penstock.ingest.trade_range import TradesCursor, target_of
 from penstock.ingest.trade_survey import TradeSurvey
@@ -43,10 +45,12 @@ async def survey(
     symbol: str,
     wanted: TradesCursor,
     timeframe: str | None = None,
+    files: PublishedFiles | None = None,
 ) -> Survey:
     """What is known of a range of a market's trades, or of its candles of a timeframe.
 
-    ``wanted`` has times or, for trades, ids; without a begin or an end it is all there is.
+    ``wanted`` has times or, for trades, ids; without a begin or an end it is all there is. With
+    ``files``, those that spare requests are listed.
 
     Raises:
         UnknownExchange, UnknownSymbol, UnknownInterval: there is no such one.
@@ -58,7 +62,9 @@ async def survey(
     market = SurveyedMarket(gateway, symbols, symbols.find(symbol), context.clock)
     target_of(Market(market.symbol.unified), wanted, "plan")
     if timeframe is None:
-        return await TradeSurvey(market).of(wanted)
-    if timeframe not in gateway.exchange.intervals:
+        found = await TradeSurvey(market).of(wanted)
+    elif timeframe in gateway.exchange.intervals:
+        found = await CandleSurvey(market, Interval.parse(timeframe)).of(wanted)
+    else:
         raise UnknownInterval(timeframe, gateway.exchange.intervals)
-    return await CandleSurvey(market, Interval.parse(timeframe)).of(wanted)
+    return found if files is None else await with_files(found, wanted, market, files)

@@ -198,7 +198,8 @@ class TradeBackfill:
             fill=partial(self._fetch_ids, lock),
             commit=partial(self._commit, lock),
         )
-        return await found.record(self.job_run.target, IdRange(cursor.from_id, cursor.to_id))
+        ids, size = IdRange(cursor.from_id, cursor.to_id), self.gateway.exchange.trade_page_size
+        return await found.record(self.job_run.target, ids, size)
 
     async def _bounds(self) -> Resolved:
         found = self.context.surveyed.pop(self.job_run.job.id, None)

@@ -15,7 +15,7 @@ from penstock.cli.options import (
 )
 from penstock.connectors.markets import stored_listing
 from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.market.symbol import Symbol
 from penstock.tickers.model import TickerSymbol

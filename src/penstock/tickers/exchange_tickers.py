@@ -19,7 +19,8 @@ from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.session import Session, SessionHooks
 from penstock.collect.sessions import Sessions, endpoint_of, plan_by
 from penstock.errors import ConnectorPaused, UnknownSymbol
-from penstock.exchanges.base import Exchange, SymbolMap
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import TICKERS, check
 from penstock.market.events import Disconnect, Event, Ticker
 from penstock.market.symbol import Symbol

@@ -27,12 +27,13 @@ from penstock.errors import (
     ConnectorPaused,
     LoginRejected,
     StorageError,
+    StoreUnreachable,
     UnknownExchange,
     UnknownSymbol,
 )
 from penstock.exchanges.base import Exchange
 from penstock.live import ProcessStatus, ProcessType
-from penstock.storage.cache import open_live_store
+from penstock.storage.cache import LiveStore, open_live_store
 from penstock.storage.state import StateStore
 from penstock.telemetry import Fact, quiet
 from penstock.tickers import TickerDaemon, TickerSymbol, TickerSymbols
@@ -228,6 +229,26 @@ async def test_stop_ends_a_start_in_progress(
         await waiting
 
     assert await daemon.get_health() == STOPPED
+
+
+async def test_it_stops_although_the_store_of_live_values_is_away(
+    tmp_path: Path, simulate: Simulate, table: TickerSymbols, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await table.add(BTC)
+    daemon = TickerDaemon(settings_for(tmp_path, await simulate()), listener=quiet)
+    async with stopped_at_the_end(daemon):
+        await daemon.start()
+        collector = daemon.collector
+        assert collector is not None
+
+        async def fail(*_: object) -> int:
+            raise StoreUnreachable("live.db", "planned")
+
+        for operation in ("put", "get", "find", "remove"):
+            monkeypatch.setattr(LiveStore, operation, fail)
+        before = collector.received
+        await until(lambda: collector.received > before)
+        assert collector.is_collecting(BTC)
 
 
 async def test_a_cancelled_start_leaves_it_stopped(

@@ -116,8 +116,10 @@ class TickerDaemon:
             self._operation.cancel()
         async with self._turn:
             was_running = self._state == "running"
-            await self._close()
-            self._state = "stopped"
+            try:
+                await self._close()
+            finally:
+                self._state = "stopped"
         if was_running:
             self._listener(DaemonStopped(daemon=self.name))
 
@@ -213,12 +215,12 @@ class TickerDaemon:
 
     async def _failed(self, error: BaseException) -> None:
         """Close everything after a failed start, or one whose caller was cancelled."""
-        await self._close()
+        try:
+            await self._close()
+        finally:
+            self._state = "error" if isinstance(error, Exception) else "stopped"
         if isinstance(error, Exception):
-            self._state = "error"
             self._listener(DaemonFailed(daemon=self.name, reason=str(error)))
-        else:
-            self._state = "stopped"
 
     async def _close(self) -> None:
         """Close everything that is open, in reverse order; an error ends none of the others."""

@@ -92,11 +92,7 @@ async def ticked(url: str, *symbols: TickerSymbol) -> bool:
 
 @pytest.fixture(autouse=True)
 async def no_task_left() -> AsyncIterator[None]:
-    """Whatever a test did, it leaves no task behind that the collection of ticks began."""
+    """Whatever a test did, no task of penstock is left behind."""
     yield
-    left = [
-        task
-        for task in asyncio.all_tasks()
-        if "penstock.tickers" in repr(task.get_coro()) or "penstock/tickers" in repr(task)
-    ]
+    left = [task for task in asyncio.all_tasks() if "/penstock/" in repr(task)]
     assert not left

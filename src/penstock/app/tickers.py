@@ -90,7 +90,10 @@ def report_of(daemon: TickerDaemon, problems: Sequence[str] = ()) -> Report:
     reasons: dict[str, int] = {}
     for reason in collector.failures.values():
         reasons[reason] = reasons.get(reason, 0) + 1
-    failed = [f"{count:,} symbols: {reason}" for reason, count in reasons.items()]
+    failed = [
+        reason if count == 1 else f"{count:,} symbols: {reason}"
+        for reason, count in reasons.items()
+    ]
     doing = (
         f"{len(collector.symbols):,} symbols on {len(collector.exchanges):,} exchanges,"
         f" {collector.received:,} ticks"

@@ -137,7 +137,8 @@ class TickerDaemon:
 
     async def _run(self, operation: Coroutine[Any, Any, None]) -> None:
         """Run an operation after those before it, unless ``stop`` is called meanwhile."""
-        stops = self._stops
+        stops, caller = self._stops, asyncio.current_task()
+        assert caller is not None
         try:
             async with self._turn:
                 if self._stops != stops:
@@ -146,7 +147,7 @@ class TickerDaemon:
                 try:
                     await task
                 except asyncio.CancelledError:
-                    if self._stops == stops:  # the caller was cancelled
+                    if self._stops == stops or caller.cancelling():  # not by ``stop`` alone
                         raise
                 finally:
                     self._operation = None

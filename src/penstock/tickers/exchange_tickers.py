@@ -70,7 +70,7 @@ class ExchangeTickers:
         self._listed: SymbolMap | None = None
         self._changed = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        self._reported: set[str] = set()
+        self._reported: dict[str, set[Symbol]] = {}
         self._callback_failures = 0
 
     def want(self, symbols: Iterable[Symbol]) -> None:
@@ -262,24 +262,25 @@ class ExchangeTickers:
                         self.entries.reconnected(symbol)
 
     def _report_failures(self) -> None:
-        """Log each reason once, until everything is collected."""
+        """Log each symbol that failed once for each kind of error, until all are collected."""
         if not self.failures:
             self._reported.clear()
-        reasons: dict[str, list[Symbol]] = {}
+        kinds: dict[str, list[Symbol]] = {}
         for symbol, error in self.failures.items():
-            reasons.setdefault(str(error), []).append(symbol)
             self.entries.failed(symbol, str(error))
-        for reason, symbols in reasons.items():
-            if reason not in self._reported:
-                self._reported.add(reason)
-                self._emit(
-                    SymbolFailed(
-                        exchange=self._exchange.name,
-                        symbols=tuple(symbol.unified for symbol in symbols[:_NAMED]),
-                        count=len(symbols),
-                        reason=reason,
-                    )
+            reported = self._reported.setdefault(type(error).__name__, set())
+            if symbol not in reported:
+                reported.add(symbol)
+                kinds.setdefault(type(error).__name__, []).append(symbol)
+        for symbols in kinds.values():
+            self._emit(
+                SymbolFailed(
+                    exchange=self._exchange.name,
+                    symbols=tuple(symbol.unified for symbol in symbols[:_NAMED]),
+                    count=len(symbols),
+                    reason=str(self.failures[symbols[0]]),
                 )
+            )
 
     async def _ended(self, streaming: asyncio.Task[None]) -> None:
         """Forget streams that ended by an error: they are opened again."""

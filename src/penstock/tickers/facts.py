@@ -54,7 +54,10 @@ class SymbolsNotRead(Fact, frozen=True, kw_only=True):
 
 
 class SymbolFailed(Fact, frozen=True, kw_only=True):
-    """Symbols of an exchange cannot be collected; it is retried. Logged once for each reason."""
+    """Symbols of an exchange cannot be collected; it is retried.
+
+    Logged once for each symbol and kind of error, until all are collected.
+    """
 
     level: ClassVar[Level] = "warning"
     logger: ClassVar[str] = _LIVE
@@ -63,6 +66,7 @@ class SymbolFailed(Fact, frozen=True, kw_only=True):
     """Some of them."""
     count: int
     reason: str
+    """That of the first."""
 
 
 class SymbolsSubscribed(Fact, frozen=True, kw_only=True):

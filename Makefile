@@ -42,7 +42,7 @@ test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest -n 4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
-samples: $(READY) ## Run seeded samples of the chaos tests, a minute or less each
+samples: $(READY) ## Run seeded samples of the chaos tests and of the API fuzzer, a minute or less each
 	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness

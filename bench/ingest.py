@@ -129,9 +129,7 @@ def measure(server: Server, latency_s: float, name: str, folder: Path) -> Result
 
 def show(latency_s: float, results: Mapping[str, Result]) -> None:
     """A table like the specification's."""
-    print(
-        f"\n   latency around {latency_s} s, limit {RATE} req/s, {SECONDS:.0f} s each", flush=True
-    )
+    print(f"\n   latency around {latency_s} s, limit {RATE} req/s")
     head = ("Configuration", "In flight", "Requests", "Throughput", "Speedup", "Share", "CPU/page")
     print("   | " + " | ".join(f"{each:>13}" for each in (*head, "Peak memory")) + " |")
     for name, found in results.items():

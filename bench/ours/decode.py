@@ -22,8 +22,9 @@ from bench.inputs.truth import Testimony
 
 from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
-from penstock.exchanges.base import Rest, SymbolMap
+from penstock.exchanges.base import Rest
 from penstock.exchanges.registry import load
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.codec import encode
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import Level, LevelText

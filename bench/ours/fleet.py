@@ -14,7 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import SystemClock
 from penstock.config import Api
 from penstock.connectors import ConnectorManager
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService

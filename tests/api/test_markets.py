@@ -3,7 +3,8 @@
 from penstock.config import Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails, SymbolMap
 from penstock.market.symbol import Symbol
 
 from .conftest import Client

@@ -30,8 +30,8 @@ from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.config import Collect, Exchanges, Settings
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot
 from penstock.market.symbol import Symbol
 from penstock.recorder import Recorder

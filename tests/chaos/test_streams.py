@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S
 from penstock.cli.processes import running
 from penstock.collect.status import CollectorStatus, read_status
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.simulator import registry
 from penstock.simulator.market.listings import slug
 

@@ -84,7 +84,7 @@ def started(
 
 
 def wait_until(
-    true: Callable[[], bool], process: subprocess.Popen[str], every_s: float = 0.05
+    true: Callable[[], bool], process: subprocess.Popen[str], every_s: float = 0.1
 ) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not true():

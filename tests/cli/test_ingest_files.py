@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.forked import command
 
 from penstock.market.events import Trade
 from penstock.storage.log import open_log
 from penstock.storage.log.keys import Stream
 
-from .conftest import command, invoke, urls
+from .conftest import invoke, urls
 
 NAME = "SIM002USDT-trades-2025-01-01.zip"
 PATH = f"data/spot/daily/trades/SIM002USDT/{NAME}"

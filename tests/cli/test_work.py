@@ -15,7 +15,7 @@ from penstock.storage.state import open_store
 
 from .conftest import run, started, stopped, urls, wait_until
 
-DAY_MS = 86_400_000
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
 WORK = ("work", "--data-dir", ".")
 
 
@@ -65,7 +65,9 @@ def test_it_stops_when_told_and_the_next_goes_on_from_there(tmp_path: Path, exch
     assert "/work-0/" in facts["worker"]
     assert (parked.state, parked.lock.locked_by) == ("queued", None)
     assert parked.progress.resumptions == 1
-    assert parked.progress.rows == parked.cursor.page * 1000
+    assert parked.progress.rows * MINUTE_MS == parked.cursor.since_ms - (
+        parked.progress.first_ts or 0
+    )
     assert "Traceback" not in errors
     assert sorted(path.name for path in (tmp_path / "log").glob("work-?")) == ["work-0", "work-1"]
 

@@ -11,8 +11,8 @@ from penstock.books.commands import FetchSnapshot
 from penstock.clock import SystemClock
 from penstock.collect.facts import ConnectionLost
 from penstock.collect.session import Endpoint, Session, SessionHooks
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription

@@ -11,8 +11,8 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.collect.session import Endpoint, Session, SessionHooks
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.commands import Subscription

@@ -18,8 +18,8 @@ from penstock.collect.facts import ConnectionLost, SnapshotFailed
 from penstock.collect.session import Endpoint, Session, SessionHooks
 from penstock.collect.sockets import LARGEST_FRAME, Socket
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookDelta, BookSnapshot, Disconnect, Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff

@@ -1,6 +1,7 @@
 """Streams that every exchange acknowledges and never sends: named, and nobody else's trouble."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from tests.waiting import PATIENCE_S
 from penstock.app.collector import open_collector
 from penstock.app.simulator import build_simulator
 from penstock.clock import SystemClock
+from penstock.collect import collector
 from penstock.collect.facts import StreamProbed, StreamStalled
+from penstock.collect.stall_detector import SilenceLimits
 from penstock.collect.status import CollectorStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.simulator import registry as simulators
@@ -21,8 +24,10 @@ FAULTS = "mute@*@trade|trade*|match*=1ms"
 
 @pytest.mark.parametrize("name", simulators.names())
 async def test_a_stream_that_never_speaks_is_named_and_costs_nobody_the_connection(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What the simulator sends is here at once.
+    monkeypatch.setattr(collector, "SilenceLimits", partial(SilenceLimits, grace_s=0.7))
     clock, stop, facts = SystemClock(), asyncio.Event(), list[Fact]()
     simulator = Simulator(port=0, uplink_ms=0, latency_ms=1, faults=FAULTS)
     server = build_simulator(simulator, clock, exchange=name)
@@ -35,14 +40,14 @@ async def test_a_stream_that_never_speaks_is_named_and_costs_nobody_the_connecti
         collect=Collect(data_dir=str(tmp_path), min_silence=1.0, first_message_timeout=1.0),
         exchanges=Exchanges(rest_urls=urls, stream_urls=urls),
     )
-    async with open_collector(settings, name, clock, facts.append) as collector:
-        running = asyncio.create_task(collector.run([slug], stop))
+    async with open_collector(settings, name, clock, facts.append) as opened:
+        running = asyncio.create_task(opened.run([slug], stop))
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not _done(collector.reporter.status("running"), facts):
+                while not _done(opened.reporter.status("running"), facts):
                     assert not running.done(), running.result()
                     await asyncio.sleep(0.05)
-            status = collector.reporter.status("running")
+            status = opened.reporter.status("running")
         finally:
             stop.set()
             await running

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import events
@@ -47,6 +47,7 @@ def trade(number: int) -> Trade:
 runs = st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**63)), max_size=5)
 
 
+@settings(max_examples=20)  # each is a file that is synced
 @given(runs, runs, st.dictionaries(st.text(max_size=20), st.integers(0, 2**40)), st.text())
 def test_what_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory,

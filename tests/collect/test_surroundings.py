@@ -22,8 +22,9 @@ from penstock.config import Fetch, Settings, State
 from penstock.connectors import ConnectorManager
 from penstock.connectors.markets import Markets
 from penstock.errors import StoreUnreachable, UnknownSymbol
-from penstock.exchanges.base import Info, ListedMarket, SymbolMap
+from penstock.exchanges.base import Info
 from penstock.exchanges.facts import RequestSent
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.runtime.stores import open_state
 from penstock.telemetry import Fact

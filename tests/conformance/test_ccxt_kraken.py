@@ -1,4 +1,4 @@
-"""ccxt and ccxt.pro, told only another address, see the simulated Kraken as it is.
+"""ccxt and ccxt.pro, told another address and a wider limit, see the simulated Kraken as it is.
 
 ccxt can be told to check the checksums of books, but takes numbers as floats and then for texts,
 and fails on itself; python-kraken-sdk checks them in a test of its own.
@@ -31,7 +31,8 @@ Results = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def simulated(start_simulator: Callable[..., "Simulated"]) -> "Simulated":
-    return start_simulator("kraken")
+    # One request per second is what ccxt keeps to by itself, and would make it wait for long.
+    return start_simulator("kraken", limits="public=15/1.5,pair=15/1.5")
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +221,7 @@ def test_watched_candles_are_the_ledgers(simulated: "Simulated", results: Result
 def test_a_client_over_the_limit_is_refused_inside_a_200_and_served_again(
     start_simulator: Callable[..., "Simulated"], run_clients: Callable[..., Results]
 ) -> None:
-    strict = start_simulator("kraken", "btc_usd", limits="public=3/2")
+    strict = start_simulator("kraken", "btc_usd", limits="public=3/1")
     results = run_clients("ccxt", strict.address, "ccxt_kraken_limits.py")
 
     assert results["refused"]

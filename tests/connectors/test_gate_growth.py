@@ -37,3 +37,21 @@ async def second_s(waiters: int) -> float:
 async def test_a_grant_costs_the_same_behind_a_thousand_waiters() -> None:
     # It was thirty times as much: every step counted everybody in line.
     assert await second_s(2_000) < 5 * await second_s(100)
+
+
+async def test_a_wide_limit_is_not_used_up_by_leases_for_a_narrow_one() -> None:
+    clock = ManualClock(START_MS)
+    store = await open_store("memory:", clock=clock)
+    narrow = Limit(amount=6_000, period_ms=60_000, unit="weight")
+    wide = Limit(amount=61_000, period_ms=300_000, unit="request")
+    gate = SharedGate(store, "binance", [narrow, wide], clock, acquire_timeout_ms=3_600_000)
+    gate.align(0, 0)
+    for _ in range(200):
+        asking = asyncio.create_task(gate.acquire(25))
+        await clock.advance(0.01)
+        await asking
+    # It was over 8,000: each block of weight came with another large block of requests.
+    await gate.check()
+    used = gate.used()[wide]
+    assert 200 <= used <= 200 + wide.amount * 0.025
+    await gate.aclose()

@@ -10,8 +10,9 @@ from penstock.connectors.facts import MarketsChanged
 from penstock.connectors.manager import ConnectorManager
 from penstock.connectors.markets import ExchangeListing, Markets, stored_listing
 from penstock.errors import ConnectorPaused, ExchangeUnreachable, NoAnswer, UnknownSymbol
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails, SymbolMap
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore

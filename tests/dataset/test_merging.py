@@ -78,7 +78,7 @@ def _order(event: Event) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("kind", [trades, candles, unnumbered])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     data=st.data(), window=st.sampled_from([30_000, 64 << 20]), spill=st.sampled_from([0, 1 << 30])
 )

@@ -34,9 +34,10 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange, Info, ListedMarket, Request, SymbolMap
+from penstock.exchanges.base import Exchange, Info, Request
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.events import BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.interval import COMMON, MINUTE_MS, Interval
 from penstock.market.levels import write_levels

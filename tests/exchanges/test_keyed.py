@@ -18,12 +18,12 @@ from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.manager import ConnectorManager
 from penstock.errors import BadRequest, ConfigError
 from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.coinbase.limits import KEYED_LIMITS, LIMITS
 from penstock.exchanges.coinbase.signing import signer
 from penstock.exchanges.facts import RequestsSigned
 from penstock.exchanges.keyed import ApiKey
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.storage.state import open_store
 from penstock.telemetry import Fact

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.exchanges import registry
 from penstock.exchanges.answers import step_of_digits, step_text, word
-from penstock.exchanges.base import MarketDetails
 from penstock.exchanges.ccxt.payloads import read_info as read_ccxt
+from penstock.exchanges.symbol_map import MarketDetails
 
 BINANCE = {
     "symbol": "BTCUSDT", "status": "BREAK", "baseAsset": "BTC", "quoteAsset": "USDT",

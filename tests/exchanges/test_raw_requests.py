@@ -11,18 +11,13 @@ from penstock.clock import SystemClock
 from penstock.config import Exchanges, Requests, Settings
 from penstock.errors import BadRequest, NeverSent, RateLimited
 from penstock.exchanges import registry
-from penstock.exchanges.base import (
-    ApiError,
-    Exchange,
-    ExchangeClient,
-    Request,
-    SymbolMap,
-)
+from penstock.exchanges.base import ApiError, Exchange, ExchangeClient, Request
 from penstock.exchanges.clients import client_for
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import HttpTransport
 from penstock.exchanges.raw_request import RawRequest
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact
 from penstock.throttle.gate import Limit

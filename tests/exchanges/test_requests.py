@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.exchanges import registry
-from penstock.exchanges.base import ListedMarket, SymbolMap
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Dialect
 from penstock.streaming.subscribe_requests import SECOND_NS, SubscribeRequests

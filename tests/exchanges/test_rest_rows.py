@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import ApiError, SymbolMap
+from penstock.exchanges.base import ApiError
 from penstock.exchanges.resource import error_reader
 from penstock.exchanges.rest_rows import CandleRows, TickerRows
 from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
 

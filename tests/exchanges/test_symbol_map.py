@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import UnknownSymbol
-from penstock.exchanges.base import ListedMarket, SymbolMap
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")

@@ -25,10 +25,11 @@ from penstock.config import (
 )
 from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info
 from penstock.exchanges.bulk_files import BulkFile, FileSeries, FileSpan
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.file_source import source_of

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.config import ConnectorPlan, LimitPlan
 from penstock.connectors import ConnectorManager
 from penstock.errors import ConfigError, ExchangeUnreachable
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.apply import carry_out, prepare
 from penstock.ingest.plan import PlannedChange, shown

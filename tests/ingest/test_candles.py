@@ -16,7 +16,8 @@ from penstock.errors import (
     UnknownInterval,
     UnknownSymbol,
 )
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest import registry
 from penstock.ingest.candle_jobs import CandleTarget
 from penstock.ingest.request_rate import request_rate

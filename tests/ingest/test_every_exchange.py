@@ -19,10 +19,11 @@ from penstock.clock import SystemClock
 from penstock.config import Exchanges, Settings, Simulator
 from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer, Transport
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.registry import kinds

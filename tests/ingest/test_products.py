@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors import ConnectorManager
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.ingest.products import (
     IngestRange,
@@ -142,10 +142,11 @@ async def test_the_job_of_a_process_that_was_killed_is_free_at_once(
     assert (await claimed(store, "me")).id == killed.id
 
 
-@pytest.mark.parametrize("holder", [f"{platform.node()}/ingest-0/{os.getpid()}", "far/work-0/1"])
+@pytest.mark.parametrize("host", [platform.node(), "far"], ids=["here", "far"])
 async def test_the_job_of_a_process_that_may_run_is_left_alone(
-    admin: FleetAdmin, store: StateStore, holder: str
+    admin: FleetAdmin, store: StateStore, host: str
 ) -> None:
+    holder = f"{host}/ingest-0/{os.getpid()}"
     await started(admin, await found(admin, SOME))
     held = await claimed(store, holder)
 

@@ -16,9 +16,10 @@ from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.projection import Projection
 from penstock.coverage.writing import CoverageWriter, read_coverage
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Exchange, Info, SymbolMap
+from penstock.exchanges.base import Exchange, Info
 from penstock.exchanges.gateway import Gateway
 from penstock.exchanges.http import Answer
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest import registry
 from penstock.ingest.candle_chunks import EMPTY_CHUNKS
 from penstock.ingest.context import HandlerContext

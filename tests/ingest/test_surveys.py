@@ -17,7 +17,8 @@ from tests.jobs_made import made_job
 
 from penstock.errors import BadJob, UnknownInterval, UnknownSymbol
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Request, SymbolMap
+from penstock.exchanges.base import Request
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.planner import Plan, Survey, plan, requests_for
 from penstock.ingest.survey import survey
 from penstock.ingest.trade_range import TradesCursor

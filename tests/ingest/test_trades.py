@@ -17,7 +17,8 @@ from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow
 from penstock.errors import BadJob, BadRequest, UnexpectedAnswer
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Request, SymbolMap, TradePage, TradePages
+from penstock.exchanges.base import Request, TradePage, TradePages
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import GAP_WATCH
 from penstock.ingest.id_ranges import IdRangeCursor

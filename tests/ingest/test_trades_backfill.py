@@ -27,7 +27,8 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import MarketProgress, Request, SymbolMap, TradePage, TradePages
+from penstock.exchanges.base import MarketProgress, Request, TradePage, TradePages
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.chunks import MAX_ATTEMPTS
 from penstock.ingest.concurrency import MOST, concurrency_for
 from penstock.ingest.context import HandlerContext

@@ -1,13 +1,15 @@
 """Ticks written in the background: in batches, with bounded memory, and right after an outage."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.asyncio import Redis
 from tests.live.ticks import ticker
+from tests.servers import RedisServer
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import Clock, ManualClock, SystemClock
@@ -195,3 +197,50 @@ def test_memory_is_bounded_and_the_newest_is_never_lost(
     assert total == written + counts.superseded + counts.dropped
     if not counts.dropped:
         assert stored == offered
+
+
+@pytest.mark.parametrize("how", ["killed", "paused", "full"])
+async def test_redis_that_was_away_has_the_newest_ticks_soon_after(how: str) -> None:
+    with RedisServer() as server:
+        store = await open_live_store(server.url, clock=CLOCK, timeout_s=0.5)
+        cache = TickCache(store, clock=CLOCK)
+        writer = TickWriter(cache, CLOCK, coalesce=False)
+        last = 0
+
+        async def offer_until(done: Callable[[], bool]) -> None:
+            nonlocal last
+            while not done():
+                last += 1
+                for market in MARKETS:
+                    writer.offer(ticker(CLOCK, str(last), market, update_id=last))
+                await asyncio.sleep(0.001)
+
+        async with running(writer), away(server, how):
+            before = writer.counts.failures
+            await offer_until(lambda: writer.counts.failures >= before + 3)
+            assert writer.waiting <= 3 + 3 * last
+        async with running(writer):
+            await offer_until(lambda: writer.counts.written > 0)
+            await writer.drain()
+
+            assert [tick.ticker.update_id for tick in await cache.get_all()] == [last] * 3
+        counts = writer.counts
+        assert counts.offered == 3 * last == counts.written + counts.superseded
+        await store.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@asynccontextmanager
+async def away(server: RedisServer, how: str) -> AsyncIterator[None]:
+    if how == "killed":
+        server.stop()
+        yield
+        server.start()
+    elif how == "paused":
+        with server.paused():
+            yield
+    else:
+        async with Redis(port=server.port) as admin:
+            await admin.config_set("maxmemory", "1")
+            yield
+            await admin.config_set("maxmemory", "0")

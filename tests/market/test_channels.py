@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import penstock
 from penstock.errors import NotOurRecord, UnknownChannel
 from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market import channels
 from penstock.market.channels import Channel, Probe
 from penstock.market.codec import decode, encode

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests import events
 
 from penstock.exchanges import registry
-from penstock.exchanges.base import ListedMarket, SymbolMap
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.events import AggTrade, Event, Ticker24h
 from penstock.playback.native import names, native_exchange
 

@@ -521,10 +521,10 @@ def test_a_broker_that_is_stuck_ends_nevertheless() -> None:
 async def test_a_bus_that_is_attacked_takes_little_memory_and_is_right_afterwards(
     tmp_path: Path,
 ) -> None:
-    check(await attacked(tmp_path, 3.0, seed=1))
+    check(await attacked(tmp_path, 2.0, seed=1))
 
 
 async def test_a_bus_that_is_flooded_with_subscriptions_is_right_afterwards(tmp_path: Path) -> None:
     # A flood takes memory while it lasts (docs/bus.md): 60 to 120 MB in three seconds, the more the
     # faster the machine.
-    check(await attacked(tmp_path, 3.0, seed=1, flood=True), most_bytes=300_000_000)
+    check(await attacked(tmp_path, 2.0, seed=1, flood=True), most_bytes=300_000_000)

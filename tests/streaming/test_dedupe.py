@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tests import events
 from tests.events import delta, snapshot, trade
 
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.kraken.stream import KrakenDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DEDUPE_KEYS
 from penstock.market.events import Candle, Disconnect, Event, Ticker, Ticker24h
 from penstock.market.symbol import Symbol

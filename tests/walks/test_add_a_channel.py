@@ -18,9 +18,10 @@ from penstock.clock import ManualClock
 from penstock.collect.availability import RestAvailability
 from penstock.collect.stall_detector import ProbeContext, StallDetector
 from penstock.errors import UnknownChannel
-from penstock.exchanges.base import MarketProgress, Request, Rest, SymbolMap
+from penstock.exchanges.base import MarketProgress, Request, Rest
 from penstock.exchanges.binance import stream as binance
 from penstock.exchanges.binance.stream import BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market import channels
 from penstock.market.channels import Channel
 from penstock.market.codec import decode

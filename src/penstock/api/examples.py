@@ -11,7 +11,7 @@ from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
-from penstock.exchanges.base import ListedMarket, MarketDetails
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
 from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
 from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.market.symbol import Symbol

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from penstock.connectors import Connector, LimitState, Stop
 from penstock.connectors.markets import ExchangeListing
-from penstock.exchanges.base import ListedMarket
+from penstock.exchanges.symbol_map import ListedMarket
 from penstock.jobs.model import (
     Job,
     JobLock,

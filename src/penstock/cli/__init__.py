@@ -21,13 +21,13 @@ from penstock.errors import PenstockError
 from penstock.signals import obey_hangups
 
 DEFAULT_FILE = "penstock.toml"
-_STAYING = ("collect", "fetch", "work", "keep", "serve", "bus")
+_STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "ingest", "work", "keep", "serve", "apply", "status", "coverage",
-    "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs", "markets",
-    "log", "sim", "judge", "config",
+    "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status",
+    "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs",
+    "symbols", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

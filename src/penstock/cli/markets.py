@@ -18,7 +18,7 @@ from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, Marke
 from penstock.clock import SystemClock
 from penstock.connectors.markets import ExchangeListing, stored_listing
 from penstock.exchanges import registry
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.admin import FleetAdmin
 from penstock.telemetry import log_facts
 from penstock.telemetry.printable import printable

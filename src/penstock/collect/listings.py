@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from penstock.clock import Clock
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import ListedMarket, SymbolMap
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 
 _EVERY_S = 60.0
 

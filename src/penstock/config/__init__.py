@@ -37,6 +37,7 @@ from penstock.config.settings import (
     Settings,
     State,
     Storage,
+    Tickers,
 )
 from penstock.config.short_names import named_symbols, short_names
 from penstock.config.simulator import (
@@ -77,6 +78,7 @@ __all__ = [
     "State",
     "Storage",
     "Text",
+    "Tickers",
     "describe",
     "environment_name",
     "load",

@@ -257,6 +257,13 @@ class Live(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds after which a tick is marked as stale."""
 
 
+class Tickers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ticker daemons (``penstock tickers``)."""
+
+    poll_interval: Seconds = 5.0
+    """Seconds between two reads of the symbols that are to be collected."""
+
+
 class Jobs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers run jobs."""
 
@@ -379,6 +386,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     publish: Publish = Publish()
     state: State = State()
     live: Live = Live()
+    tickers: Tickers = Tickers()
     exchanges: Exchanges = Exchanges()
     requests: Requests = Requests()
     breaker: Breaker = Breaker()

@@ -40,7 +40,7 @@ class HeldTokens:
             # Also an earlier window: a clock was stepped, and the tokens held so far are void.
             self._held[name] = _Held(window, tokens, tokens)
         else:
-            held.tokens, held.block = held.tokens + tokens, tokens
+            held.tokens, held.block = held.tokens + tokens, tokens or held.block
 
     def of(self, name: str, window: int) -> int:
         """The tokens held for a window."""
@@ -72,10 +72,13 @@ class HeldTokens:
         """Discard all tokens of this limit."""
         self._held.pop(name, None)
 
-    def block(self, limit: Limit, name: str, demand: int, left: tuple[int, float]) -> int:
+    def block(
+        self, limit: Limit, name: str, demand: int, left: tuple[int, float], spare: int = 0
+    ) -> int:
         """How much to lease for ``demand``; ``left`` is the window and its remaining share of time.
 
-        What the next request needs is leased in any case.
+        What the next request needs is leased in any case. ``spare`` tokens are held beyond what
+        waiting requests need: a lease for a narrower limit needs no more of this one.
         """
         window, time_share = left
         if limit.period_ms < BLOCKS_FROM_MS:
@@ -84,7 +87,7 @@ class HeldTokens:
         grown = 2 * held.block if held and held.window == window else 0
         lasting = limit.amount * time_share
         ahead = min(grown, int(lasting * _AHEAD_SHARE))
-        return max(min(demand, int(lasting * _BLOCK_SHARE)), ahead)
+        return max(min(demand, int(lasting * _BLOCK_SHARE)), ahead - spare)
 
     @staticmethod
     def part(left: int) -> int:

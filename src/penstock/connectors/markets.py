@@ -14,7 +14,8 @@ import msgspec
 from penstock.connectors.facts import MarketsChanged
 from penstock.connectors.limits import restored, stored
 from penstock.errors import UNAVAILABLE
-from penstock.exchanges.base import ExchangeClient, Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.base import ExchangeClient, Info
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails, SymbolMap
 from penstock.market.interval import DAY_MS
 from penstock.market.symbol import Symbol
 from penstock.storage.state import Document, StateStore

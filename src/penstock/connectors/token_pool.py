@@ -129,8 +129,10 @@ class TokenPool:
         left = self._budget_client.open_to_us(limit) - self._budget_client.used(
             name, position.window
         )
-        demand = max(0, queue.demand(limit) - held)
-        most = self._tokens.block(limit, name, demand, (position.window, position.left_share))
+        waiting = queue.demand(limit)
+        demand, spare = max(0, waiting - held), max(0, held - waiting)
+        time_left = position.window, position.left_share
+        most = self._tokens.block(limit, name, demand, time_left, spare)
         most = min(most, self._tokens.part(left))
         # Tokens that do not cover another whole request are left to other processes.
         want = most if most >= demand else queue.fitting(limit, held + most) - held

@@ -57,6 +57,7 @@ PenstockError
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── BadTick                what should be stored as a tick is none
+├── BadSymbol              what should be a symbol of an exchange is none
 ├── BadProcess             a process cannot be registered as it is described; ``field`` says why
 ├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
@@ -101,7 +102,7 @@ from penstock.errors.limits import (
     NeverGranted,
     UnknownCategory,
 )
-from penstock.errors.live import BadProcess, BadTick, UnknownProcess
+from penstock.errors.live import BadProcess, BadSymbol, BadTick, UnknownProcess
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -160,6 +161,7 @@ __all__ = [
     "BadQuery",
     "BadRequest",
     "BadSpeed",
+    "BadSymbol",
     "BadTick",
     "BadTime",
     "Banned",

@@ -24,3 +24,10 @@ class UnknownProcess(PenstockError):
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
         super().__init__(f"No process {process_id!r} is registered. Register it again.")
+
+
+class BadSymbol(PenstockError, ValueError):
+    """What should be a symbol of an exchange, whose ticks are to be collected, is none."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"Invalid symbol: {problem}. Pass a penstock.tickers.TickerSymbol.")

@@ -26,15 +26,7 @@ from penstock.errors import (
     UnexpectedAnswer,
     is_failure,
 )
-from penstock.exchanges.base import (
-    ApiError,
-    Exchange,
-    Feed,
-    Info,
-    Meaning,
-    Request,
-    SymbolMap,
-)
+from penstock.exchanges.base import ApiError, Exchange, Feed, Info, Meaning, Request
 from penstock.exchanges.facts import (
     ClockStepped,
     RequestFailed,
@@ -42,6 +34,7 @@ from penstock.exchanges.facts import (
     SendingStopped,
 )
 from penstock.exchanges.http import Answer, SendsRaw, Transport
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.resilience.backoff import Backoff
 from penstock.resilience.circuit import CircuitBreaker, NoBreaker
 from penstock.telemetry import Listener, quiet

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from penstock.errors import MalformedSymbol
-from penstock.exchanges.base import Info, ListedMarket, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.throttle.gate import Limit
 
 R = TypeVar("R")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from penstock.books.rules import BookRules
 from penstock.errors import MissingExtra, UnknownExchange
-from penstock.exchanges.base import Exchange, SymbolMap
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.symbol_map import SymbolMap
 
 SEPARATOR = ":"
 """Separates the names of a family and its member."""

@@ -8,8 +8,9 @@ from msgspec import Raw, Struct
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges.answers import Text, plain_number, plain_numbers, surely_over_ms
-from penstock.exchanges.base import SymbolMap, TradePage
+from penstock.exchanges.base import TradePage
 from penstock.exchanges.rows import REST, CandleRow, Origin, Spelling, candle_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.errors import UnknownChannel
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.symbol import Symbol
 
 Asked = Mapping[str, Mapping[str, Symbol]]

@@ -9,7 +9,8 @@ from penstock.config import LimitPlan
 from penstock.connectors import Connector, ConnectorManager
 from penstock.errors import UnknownInterval
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange, SymbolMap
+from penstock.exchanges.base import Exchange
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.jobs.model import Job, NewJob
 from penstock.jobs.service import JobService
 from penstock.jobs.validation import admitted

@@ -8,7 +8,8 @@ from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import CoverageWriter
-from penstock.exchanges.base import Info, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.parallel import ConcurrentFetches
 from penstock.ingest.planner import Survey
 from penstock.ingest.published_files import PublishedFiles

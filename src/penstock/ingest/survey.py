@@ -8,7 +8,7 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.connectors.markets import Gateways
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.candle_survey import CandleSurvey
 from penstock.ingest.file_survey import with_files
 from penstock.ingest.planner import Survey

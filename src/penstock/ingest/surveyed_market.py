@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import BadJob, UnexpectedAnswer
-from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest, SymbolMap
+from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest
 from penstock.exchanges.paged import PagedEndpoint
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.history import complete_until
 from penstock.ingest.planned_time import Budget
 from penstock.ingest.planner import Survey

@@ -21,7 +21,8 @@ from penstock.errors import (
     UnknownExchange,
 )
 from penstock.exchanges import registry as exchanges
-from penstock.exchanges.base import Exchange, Request, SymbolMap
+from penstock.exchanges.base import Exchange, Request
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.ingest.claims import place_of
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.gap_jobs import GAP_WATCH

@@ -46,7 +46,7 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
     """Who a process is, and how it is."""
 
     kind: str
-    """The command that started it: collect, fetch, work, keep, serve, bus or sim."""
+    """The command that started it: collect, fetch, tickers, work, keep, serve, bus or sim."""
     name: str
     """Unique in its data folder; the slot of the log if it has one."""
     host: str

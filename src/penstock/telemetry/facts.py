@@ -17,6 +17,8 @@ class Fact(Struct, frozen=True, kw_only=True, tag_field="fact", tag=True):
     """Something that happened. Subclasses say what."""
 
     level: ClassVar[Level] = "info"
+    logger: ClassVar[str] = "penstock"
+    """The name of its logger: ``penstock``, or one below it."""
 
     def logged_at(self) -> Level:
         """The level of this one, which may depend on its fields."""

@@ -33,10 +33,16 @@ _OWN = "penstock"
 def log_facts(fact: Fact) -> None:
     """Write a fact as one structured log line, if its level is enabled. A listener."""
     level = logging.getLevelName(fact.logged_at().upper())
-    if logging.getLogger(_OWN).isEnabledFor(level):
+    logger = logging.getLogger(fact.logger)
+    if logger.isEnabledFor(level):
         fields: Mapping[str, Any] = msgspec.to_builtins(fact)
         rest = {name: value for name, value in fields.items() if name != "fact"}
-        structlog.get_logger(_OWN).log(level, type(fact).__name__, **rest)
+        name = type(fact).__name__
+        if structlog.is_configured():
+            structlog.get_logger(fact.logger).log(level, name, **rest)
+        else:  # a program that uses penstock as a library has set up logging itself
+            words = " ".join(f"{field}={value!r}" for field, value in rest.items())
+            logger.log(level, "%s %s", name, mask_urls(words))
 
 
 def log_info(event: str, **fields: object) -> None:

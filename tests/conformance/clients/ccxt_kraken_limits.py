@@ -21,5 +21,5 @@ def outcome() -> list:
 
 
 outcomes = [outcome() for _ in range(8)]
-time.sleep(8)
+time.sleep(4)
 json.dump({"refused": [each for each in outcomes if each], "after": outcome()}, sys.stdout)

@@ -7,7 +7,7 @@ import ccxt
 
 MARKET = ("id", "wsId", "altname", "active", "precision")
 
-exchange = ccxt.kraken()
+exchange = ccxt.kraken({"rateLimit": 100})
 
 exchange.timeout = 60_000
 exchange.urls["api"]["public"] = sys.argv[1]

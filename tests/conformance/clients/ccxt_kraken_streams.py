@@ -24,7 +24,7 @@ async def watch(look: Callable[[], Awaitable[None]], is_enough: Callable[[], boo
 
 
 async def main(base: str) -> dict:
-    exchange = ccxt.pro.kraken()
+    exchange = ccxt.pro.kraken({"rateLimit": 100})
     exchange.timeout = 60_000
     exchange.urls["api"]["public"] = base
     exchange.urls["api"]["ws"]["publicV2"] = base.replace("http", "ws") + "/v2"

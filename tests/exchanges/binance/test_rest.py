@@ -3,9 +3,10 @@
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
+from penstock.exchanges.base import ApiError, Request, Rest
 from penstock.exchanges.binance.rest import TIME, BinanceRest, agg_trades, read_api_error
 from penstock.exchanges.binance.symbols import INFO
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 

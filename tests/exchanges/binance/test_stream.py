@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance.stream import LARGEST_FRAME, BinanceDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import (
     AggTrade,
     BookDelta,

@@ -4,8 +4,9 @@ from typing import cast
 
 import pytest
 
-from penstock.exchanges.base import Exchange, ListedMarket, Request, SymbolMap
+from penstock.exchanges.base import Exchange, Request
 from penstock.exchanges.gateway import Gateway
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.interval import MINUTE_MS
 from penstock.market.symbol import Symbol
 

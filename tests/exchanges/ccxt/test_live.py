@@ -16,9 +16,9 @@ from penstock.errors import (
     UnknownChannel,
     UnknownSymbol,
 )
-from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.exchanges.ccxt.limits import UNITS
 from penstock.exchanges.facts import SendingStopped
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.events import Trade
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import ApiError, SymbolMap
+from penstock.exchanges.base import ApiError
 from penstock.exchanges.coinbase import EXCHANGE
 from penstock.exchanges.coinbase.rest import TIME, CoinbaseRest, read_api_error
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import MINUTE_MS, Interval
 from penstock.market.symbol import Symbol
 

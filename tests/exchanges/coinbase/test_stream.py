@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.stream import LARGEST_FRAME, CoinbaseDialect
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Send, Subscription

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.symbols import INFO
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.symbol import Symbol
 
 

@@ -3,10 +3,11 @@
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval, UnknownSymbol
-from penstock.exchanges.base import ApiError, Request, Rest, SymbolMap
+from penstock.exchanges.base import ApiError, Request, Rest
 from penstock.exchanges.kraken import EXCHANGE
 from penstock.exchanges.kraken.rest import TIME, KrakenRest, read_api_error
 from penstock.exchanges.kraken.symbols import INFO
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import ListedMarket, SymbolMap
 from penstock.exchanges.kraken.stream import LARGEST_FRAME, KrakenDialect
+from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Ticker, Trade
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, Dialect, Malformed, Refusal

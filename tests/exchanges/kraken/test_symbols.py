@@ -5,8 +5,8 @@ import json
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.kraken.symbols import ASSETS, INFO, info_with
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.symbol import Symbol
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.books.whole import WholeBook
 from penstock.errors import UnexpectedAnswer
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.upbit.rest import UpbitRest
 from penstock.exchanges.upbit.stream import UpbitDialect
 from penstock.exchanges.upbit.symbols import INFO

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval
-from penstock.exchanges.base import ApiError, SymbolMap, Usage
+from penstock.exchanges.base import ApiError, Usage
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.upbit import EXCHANGE
 from penstock.exchanges.upbit.limits import GROUPS, usages
 from penstock.exchanges.upbit.rest import PAGE, UpbitRest, read_api_error

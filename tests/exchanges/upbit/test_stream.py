@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnknownChannel, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.upbit.stream import LARGEST_FRAME, UpbitDialect
 from penstock.market.events import BookSnapshot, Ticker, Trade
 from penstock.market.symbol import Symbol

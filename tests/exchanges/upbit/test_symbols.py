@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.errors import UnexpectedAnswer, UnknownSymbol
-from penstock.exchanges.base import SymbolMap
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.upbit.symbols import INFO
 from penstock.market.symbol import Symbol
 

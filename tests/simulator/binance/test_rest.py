@@ -187,10 +187,11 @@ def test_a_candle_is_the_sum_of_its_trades(
     get: Get, instruments: Instruments, as_of_ms: int, interval: str, zone: str
 ) -> None:
     market = instruments["SHIBUSDT"].market
+    count = 2 if interval == "1M" else 3  # a month has 260,000 trades
 
-    rows = get("klines", symbol="SHIBUSDT", interval=interval, timeZone=zone, limit=3)
+    rows = get("klines", symbol="SHIBUSDT", interval=interval, timeZone=zone, limit=count)
 
-    assert len(rows) == 3
+    assert len(rows) == count
     for row in rows:
         trades = trades_between(market, row[0], min(row[6], as_of_ms) + 1)
         before = market.last_before(row[0]).price

@@ -1,6 +1,7 @@
 """Every store of live values: newest wins, values expire, changes are delivered."""
 
 import asyncio
+import sys
 import time
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
+from penstock.errors import StoreUnreachable
 from penstock.storage.cache import LiveStore, LiveValue, open_live_store, replaces
 from penstock.storage.cache.values import MAX_NUMBER, Order
 
@@ -169,6 +171,58 @@ async def test_a_slow_subscriber_gets_the_newest_and_nothing_older(store: LiveSt
             for each in await changes.next_batch():
                 assert each.number > last
                 last = each.number
+
+
+async def test_a_closed_store_ends_its_subscriptions(url: str) -> None:
+    store = await open_live_store(url, timeout_s=30)
+    async with asyncio.timeout(PATIENCE_S), store.changes("ticks") as changes:
+        waiting = asyncio.create_task(changes.next_batch())
+        await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises(StoreUnreachable, match="was closed"):
+            await waiting
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+WRITES = """
+import asyncio, sys
+from penstock.storage.cache import LiveValue, open_live_store
+
+async def main(url, first):
+    store = await open_live_store(url, timeout_s=60)
+    print("open", flush=True)
+    for number in range(first, 300, 3):
+        values = [LiveValue(key, b"%d" % number, 300_000, 0, "u", number) for key in "abc"]
+        await store.put("ticks", values)
+    if first == 0:  # this one is killed while it writes what is old
+        while True:
+            await store.put("ticks", [LiveValue("a", b"0", 300_000, 0, "u", 0)])
+    await store.close()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@shared
+async def test_processes_that_write_at_once_and_die_leave_the_newest(url: str) -> None:
+    writers = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WRITES, url, str(first), stdout=asyncio.subprocess.PIPE
+        )
+        for first in range(3)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert await writer.stdout.readline() == b"open\n"
+    async with asyncio.timeout(PATIENCE_S):
+        assert [await writer.wait() for writer in writers[1:]] == [0, 0]
+    writers[0].kill()
+    await writers[0].wait()
+
+    store = await open_live_store(url, timeout_s=30)
+    assert [each.value for each in await store.find("ticks")] == [b"299"] * 3
+    assert await store.put("ticks", [value("a", number=300)]) == 1
+    await store.close()
 
 
 @shared

@@ -95,7 +95,7 @@ def stored_of(events: Sequence[Event], slot: str = "collect-toy") -> list[Stored
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_records_come_back_byte_for_byte(row: Channel, data: st.DataObject) -> None:
     stored = stored_of(data.draw(st.lists(events_of(row.event), max_size=8)))

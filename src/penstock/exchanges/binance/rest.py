@@ -10,14 +10,7 @@ from msgspec import Struct, ValidationError, field
 from msgspec.structs import replace
 
 from penstock.exchanges.answers import Text, Whole, only
-from penstock.exchanges.base import (
-    AggTradePage,
-    ApiError,
-    MarketProgress,
-    Request,
-    SymbolMap,
-    TradePage,
-)
+from penstock.exchanges.base import AggTradePage, ApiError, MarketProgress, Request, TradePage
 from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload, EventMaker
 from penstock.exchanges.binance.symbols import NAME
@@ -28,6 +21,7 @@ from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
 from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import COMMON, Interval

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.limits import STREAM_LIMITS
 from penstock.exchanges.binance.payloads import EventMaker
@@ -27,6 +26,7 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.named_frames import NamedFrames
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DedupeKey, contents
 from penstock.market.events import Event, Ticker24h
 from penstock.market.interval import COMMON

@@ -13,10 +13,10 @@ Symbols that are halted or closed are included: their history can still be reque
 from msgspec import Struct, field
 
 from penstock.exchanges.answers import step_text, word
-from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.exchanges.binance.limits import INFO_COST, RateLimit, announced
 from penstock.exchanges.listing import info_of
 from penstock.exchanges.resource import Resource
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
 from penstock.market.symbol import Symbol
 
 NAME = "binance"

@@ -4,12 +4,13 @@ from functools import cache, partial
 from typing import Any, NoReturn
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import Exchange, SymbolMap
+from penstock.exchanges.base import Exchange
 from penstock.exchanges.ccxt.client import PREFIX, make
 from penstock.exchanges.ccxt.gateway import opened
 from penstock.exchanges.ccxt.limits import UNITS, limits_of
 from penstock.exchanges.ccxt.rest import CANDLES, TIME, CcxtRest, info_of
 from penstock.exchanges.paged import PageCost, PagedEndpoint
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import DAY_MS, Interval
 
 # 2010-01-01: the first crypto exchange opened in the middle of that year.

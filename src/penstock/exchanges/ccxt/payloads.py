@@ -22,7 +22,8 @@ from penstock.exchanges.answers import (
     step_text,
     surely_over_ms,
 )
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, SymbolMap
+from penstock.exchanges.base import Info
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails, SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval

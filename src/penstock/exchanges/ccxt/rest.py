@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import UnknownInterval
-from penstock.exchanges.base import Info, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.base import Info, MarketProgress, Request, TradePage
 from penstock.exchanges.ccxt.limits import UNITS
 from penstock.exchanges.ccxt.payloads import (
     read_book,
@@ -20,6 +20,7 @@ from penstock.exchanges.ccxt.payloads import (
     read_trades,
 )
 from penstock.exchanges.progress import last_trade_only, levels, progress_request
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol

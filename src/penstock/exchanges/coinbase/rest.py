@@ -11,7 +11,7 @@ from urllib.parse import quote
 from msgspec import Meta, Struct, field
 
 from penstock.exchanges.answers import Text, Whole
-from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.base import ApiError, MarketProgress, Request, TradePage
 from penstock.exchanges.coinbase.payloads import TAKER
 from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
@@ -19,6 +19,7 @@ from penstock.exchanges.progress import levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, LevelRow, TradeRows, levels_of, of_listed
 from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, epoch_ns, iso_text
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from penstock.books.rules import BookRules
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
 from penstock.exchanges.coinbase.payloads import (
     TYPES,
@@ -27,6 +26,7 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.stream_names import StreamNames
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
 
 # A snapshot is the whole book, with some tens of thousands of levels.

@@ -11,9 +11,9 @@ can still be requested.
 from msgspec import Struct
 
 from penstock.exchanges.answers import step_text, word
-from penstock.exchanges.base import ListedMarket, MarketDetails
 from penstock.exchanges.listing import info_of
 from penstock.exchanges.resource import Resource
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
 from penstock.market.symbol import Symbol
 
 NAME = "coinbase"

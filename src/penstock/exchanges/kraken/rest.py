@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Text, Whole, only, plain_number
-from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, SymbolMap, TradePage
+from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, TradePage
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.payloads import MINUTES
@@ -22,6 +22,7 @@ from penstock.exchanges.progress import latest_trade, levels, progress_request
 from penstock.exchanges.resource import Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, LevelRow, TickerRows, TradeRows, levels_of
 from penstock.exchanges.rows import REST, CandleRow, Origin, book_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import seconds_ns
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval

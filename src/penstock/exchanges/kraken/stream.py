@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.books.rules import BookRules
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import RunningCandles, json_text, malformed
@@ -22,6 +21,7 @@ from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, de
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK
 from penstock.exchanges.level_formats import objects_at_once, objects_with_care
 from penstock.exchanges.stream_names import StreamNames
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.streaming.counting import AckCounts
 from penstock.streaming.dialect import Ack, Received, Refusal
 

@@ -19,9 +19,10 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from penstock.exchanges.answers import step_of_digits, step_text, word
-from penstock.exchanges.base import Info, ListedMarket, MarketDetails, Request
+from penstock.exchanges.base import Info, Request
 from penstock.exchanges.listing import info_of
 from penstock.exchanges.resource import Resource
+from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
 from penstock.market.symbol import Symbol
 
 NAME = "kraken"

@@ -13,13 +13,14 @@ from typing import Literal
 from msgspec import Struct, field
 
 from penstock.exchanges.answers import Whole, only
-from penstock.exchanges.base import ApiError, MarketProgress, Request, SymbolMap, TradePage
+from penstock.exchanges.base import ApiError, MarketProgress, Request, TradePage
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
 from penstock.exchanges.progress import levels as shown_levels
 from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
 from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
 from penstock.exchanges.upbit.payloads import TAKER, levels
 from penstock.exchanges.upbit.symbols import NAME

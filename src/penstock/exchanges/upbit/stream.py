@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from penstock.books.rules import BookRules
-from penstock.exchanges.base import SymbolMap
 from penstock.exchanges.frames import NOT_READ, json_text, malformed, unreadable
 from penstock.exchanges.stream_names import StreamNames
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
 from penstock.exchanges.upbit.rest import DEEPEST_BOOK

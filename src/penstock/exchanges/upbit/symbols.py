@@ -7,9 +7,9 @@
 
 from msgspec import Struct
 
-from penstock.exchanges.base import ListedMarket
 from penstock.exchanges.listing import info_of
 from penstock.exchanges.resource import Resource
+from penstock.exchanges.symbol_map import ListedMarket
 from penstock.market.symbol import Symbol
 
 NAME = "upbit"

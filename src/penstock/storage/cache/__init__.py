@@ -17,7 +17,7 @@ from pkgutil import iter_modules
 from typing import Protocol, cast
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import ConfigError, near_matches
+from penstock.errors import ConfigError, StoreUnreachable, near_matches
 from penstock.storage.cache.values import LiveValue, Order, checked, replaces
 from penstock.storage.cache.watching import Deliver, Subscription, Watcher
 from penstock.storage.timeouts import in_time
@@ -131,9 +131,9 @@ class LiveStore:
             await watcher.remove(subscription)
 
     async def close(self) -> None:
-        """Close the store, and end all subscriptions."""
+        """Close the store. Readers of subscriptions get ``StoreUnreachable``."""
         for watcher in self._watchers.values():
-            await watcher.close()
+            await watcher.close(StoreUnreachable(self.where, "was closed by this process"))
         await self._backend.close()
 
     def _in_time(self) -> AbstractAsyncContextManager[None]:

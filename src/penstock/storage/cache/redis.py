@@ -31,8 +31,8 @@ try:
 except ImportError as error:
     raise MissingExtra("redis", "redis") from error
 
-_CONNECTIONS = 4
-"""Of one process; a call waits for a free one, within its timeout."""
+_CONNECTIONS = 8
+"""Of one process, one for each space that is watched; a call waits for a free one, in time."""
 _AT_ONCE = 256
 """Values in one script call, during which Redis serves nobody else."""
 _PING_S, _SILENT_NS = 5.0, 12_000_000_000

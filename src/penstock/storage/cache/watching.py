@@ -126,7 +126,10 @@ class Watcher:
         if not self._subscriptions:
             await self.close()
 
-    async def close(self) -> None:
+    async def close(self, reason: Exception | None = None) -> None:
+        """Watch no more; readers that still wait get the reason."""
+        if reason is not None:
+            self._fail(reason)
         task, self._task = self._task, None
         while task is not None and not task.done():
             # Again and again: a driver may swallow a cancellation.
@@ -140,8 +143,11 @@ class Watcher:
                 await self._watch_once()
         except Exception as error:
             # Not a failure of the store, which is retried: readers must not wait for ever.
-            for subscription in self._subscriptions:
-                subscription.fail(error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        for subscription in self._subscriptions:
+            subscription.fail(error)
 
     async def _watch_once(self) -> None:
         try:

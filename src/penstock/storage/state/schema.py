@@ -186,6 +186,12 @@ SEALS = Table(
 
 BREAKERS = Table(name="breakers", fields={"exchange_id": "text"})
 
+SYMBOLS = Table(
+    name="symbols",
+    fields={"exchange": "text", "symbol": "text"},
+    indexes=(("exchange", "symbol"),),
+)
+
 LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
 
 SCHEMA: Schema = (
@@ -205,4 +211,5 @@ SCHEMA: Schema = (
     (SEALS,),
     (BREAKERS,),
     (LOCKS,),
+    (SYMBOLS,),
 )

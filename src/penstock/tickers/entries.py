@@ -1,0 +1,202 @@
+"""The entries of one exchange's symbols in the process cache, written in the background.
+
+Reports only change memory, so that a tick never waits for the store. An entry is written when its
+status changes, and otherwise every 30 seconds. Of several changes the last is written.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from penstock.clock import Clock, wait_for
+from penstock.errors import StorageError, UnknownProcess
+from penstock.live.process_cache import (
+    BEAT_S,
+    ProcessCache,
+    ProcessInfo,
+    ProcessStatus,
+    ProcessType,
+)
+from penstock.market.events import Ticker
+from penstock.market.symbol import Symbol
+from penstock.telemetry import Listener
+from penstock.tickers.credentials import Access
+from penstock.tickers.facts import EntriesNotWritten
+from penstock.tickers.model import TickerSymbol
+
+_BEAT_NS = round(BEAT_S * 1_000_000_000)
+_LOOK_S = 1.0
+_AT_ONCE = 50
+_CLOSE_S = 5.0
+
+
+class _Entry:
+    __slots__ = (
+        "final", "lost", "message", "process_id", "status", "symbol", "ticked_ns", "written",
+        "written_ns",
+    )  # fmt: skip
+
+    def __init__(self, symbol: TickerSymbol) -> None:
+        self.symbol = symbol
+        self.status, self.message = ProcessStatus.STARTING, "Starting collection"
+        self.final = False
+        """Whether it is not collected: then it is written once, and not repeated."""
+        self.lost = False
+        """Whether it failed because its connection was lost."""
+        self.ticked_ns: int | None = None
+        self.process_id: str | None = None
+        self.written: ProcessStatus | None = None
+        self.written_ns = 0
+
+    @property
+    def words(self) -> str:
+        if self.status is ProcessStatus.RUNNING and self.ticked_ns is not None:
+            return f"Received ticker at {self.ticked_ns // 1_000_000}"
+        return self.message
+
+    def due(self, now_ns: int) -> bool:
+        return self.written is not self.status or (
+            not self.final and now_ns - self.written_ns >= _BEAT_NS
+        )
+
+
+class SymbolEntries:
+    """The entries of one exchange. For one event loop."""
+
+    def __init__(
+        self, exchange: str, processes: ProcessCache, clock: Clock, emit: Listener, access: Access
+    ) -> None:
+        self._exchange, self._processes, self._clock = exchange, processes, clock
+        self._emit, self._access = emit, access
+        self._entries: dict[Symbol, _Entry] = {}
+        self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._warned = False
+
+    def __contains__(self, symbol: Symbol) -> bool:
+        return symbol in self._entries
+
+    def start(self, symbol: Symbol) -> None:
+        """Show a symbol as starting, unless it has an entry."""
+        known = self._entries.get(symbol)
+        if known is None or known.final:
+            entry = _Entry(TickerSymbol(self._exchange, symbol))
+            if known is not None:
+                entry.process_id = known.process_id
+            self._entries[symbol] = entry
+            self._changed.set()
+
+    def heard(self, ticker: Ticker) -> None:
+        """Note a tick. Called for every one."""
+        entry = self._entries.get(ticker.symbol)
+        if entry is not None:
+            entry.ticked_ns = ticker.received_at_ns
+            if entry.status is not ProcessStatus.RUNNING:
+                entry.status = ProcessStatus.RUNNING
+                self._changed.set()
+
+    def failed(self, symbol: Symbol, reason: str, *, final: bool = False) -> None:
+        """Show a symbol as failed, until its next tick; for good if it is ``final``."""
+        entry = self._entries.get(symbol)
+        if entry is not None:
+            entry.status, entry.message = ProcessStatus.ERROR, reason
+            entry.final, entry.lost = final, False
+            self._changed.set()
+
+    def lost(self, symbol: Symbol, reason: str) -> None:
+        """Show that a symbol's connection was lost, until its next tick or connection."""
+        self.failed(symbol, reason)
+        entry = self._entries.get(symbol)
+        if entry is not None:
+            entry.lost = True
+
+    def reconnected(self, symbol: Symbol) -> None:
+        """Show a symbol whose connection was lost as starting: its market may be quiet."""
+        entry = self._entries.get(symbol)
+        if entry is not None and entry.lost and entry.status is ProcessStatus.ERROR:
+            entry.status, entry.message = ProcessStatus.STARTING, "Connected again"
+            self._changed.set()
+
+    def unwanted(self, wanted: Iterable[Symbol]) -> list[Symbol]:
+        """The symbols with an entry that are not among these, except those that failed for good."""
+        kept = set(wanted)
+        return [
+            symbol
+            for symbol, entry in self._entries.items()
+            if symbol not in kept and not entry.final
+        ]
+
+    def reclaim(self, found: Mapping[str, ProcessInfo]) -> None:
+        """Register symbols again whose entry another daemon took over and then ended.
+
+        ``found`` are the entries in the store, by component.
+        """
+        for entry in self._entries.values():
+            info = found.get(entry.symbol.key)
+            is_ours = info is not None and (info.active or info.process_id == entry.process_id)
+            if entry.process_id is not None and not is_ours:
+                entry.process_id = entry.written = None
+                self._changed.set()
+
+    async def run(self) -> None:
+        """Write what is due, for ever. What the store does not take is retried."""
+        while True:
+            await wait_for(self._changed, self._clock, _LOOK_S)
+            self._changed.clear()
+            try:
+                await self._write_due()
+                self._warned = False
+            except Exception as error:
+                # Whatever it is: ticks are more important than their entries.
+                if not self._warned:
+                    self._emit(EntriesNotWritten(exchange=self._exchange, reason=str(error)))
+                self._warned = True
+                await self._clock.sleep(_LOOK_S)
+
+    async def stop(self, symbols: Iterable[Symbol]) -> None:
+        """Show symbols as stopped, from now on without their reports.
+
+        If the store does not answer, their entries expire.
+        """
+        gone = [entry for symbol in symbols if (entry := self._entries.pop(symbol, None))]
+        # After a registration that is in progress: it would outlive the entry.
+        async with self._turn:
+            ids = [entry.process_id for entry in gone if entry.process_id is not None]
+            with suppress(StorageError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    for at in range(0, len(ids), _AT_ONCE):
+                        some = ids[at : at + _AT_ONCE]
+                        stopping = [self._processes.stop_process(each) for each in some]
+                        for done in await asyncio.gather(*stopping, return_exceptions=True):
+                            if isinstance(done, BaseException):
+                                raise done
+
+    async def close(self) -> None:
+        """Show all symbols as stopped."""
+        await self.stop(list(self._entries))
+
+    async def _write_due(self) -> None:
+        for symbol, entry in list(self._entries.items()):
+            if not entry.due(self._clock.monotonic_ns()):
+                continue
+            async with self._turn:
+                if self._entries.get(symbol) is entry:
+                    await self._write(entry)
+
+    async def _write(self, entry: _Entry) -> None:
+        status, words = entry.status, entry.words
+        is_written = False
+        if entry.process_id is not None:
+            with suppress(UnknownProcess):
+                is_written = await self._processes.update_process(entry.process_id, status, words)
+        if not is_written:
+            # It is new, was removed, or was taken over by a daemon that collected it meanwhile.
+            params = {
+                "exchange": self._exchange,
+                "symbol": entry.symbol.symbol.unified,
+                "access": self._access,
+            }
+            entry.process_id = await self._processes.register_process(
+                ProcessType.TICK, entry.symbol.key, params, words, status
+            )
+        entry.written, entry.written_ns = status, self._clock.monotonic_ns()

@@ -1,0 +1,108 @@
+"""Facts about ticker daemons and the collection of ticks, each with the logger of its part."""
+
+from typing import ClassVar
+
+from penstock.telemetry import Fact, Level
+
+_DAEMON, _LIVE = "penstock.ticker.daemon", "penstock.ticker.live"
+
+
+class DaemonStarted(Fact, frozen=True, kw_only=True):
+    """A ticker daemon runs."""
+
+    logger: ClassVar[str] = _DAEMON
+    daemon: str
+    symbols: int
+
+
+class DaemonStopped(Fact, frozen=True, kw_only=True):
+    """A ticker daemon has stopped."""
+
+    logger: ClassVar[str] = _DAEMON
+    daemon: str
+
+
+class DaemonFailed(Fact, frozen=True, kw_only=True):
+    """A ticker daemon could not be started."""
+
+    level: ClassVar[Level] = "error"
+    logger: ClassVar[str] = _DAEMON
+    daemon: str
+    reason: str
+
+
+class SymbolsAssigned(Fact, frozen=True, kw_only=True):
+    """The symbols of a daemon, or the daemons that share them, have changed."""
+
+    logger: ClassVar[str] = _DAEMON
+    daemon: str
+    members: int
+    symbols: int
+    """The symbols that this daemon collects now."""
+
+
+class SymbolsNotRead(Fact, frozen=True, kw_only=True):
+    """The symbols or the other daemons could not be read. Collection continues as before.
+
+    It is retried. Logged once for each outage.
+    """
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _DAEMON
+    daemon: str
+    reason: str
+
+
+class SymbolFailed(Fact, frozen=True, kw_only=True):
+    """Symbols of an exchange cannot be collected; it is retried.
+
+    Logged once for each symbol and kind of error, until all are collected.
+    """
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    symbols: tuple[str, ...]
+    """Some of them."""
+    count: int
+    reason: str
+    """That of the first."""
+
+
+class SymbolsSubscribed(Fact, frozen=True, kw_only=True):
+    """Symbols of an exchange are collected from now on."""
+
+    level: ClassVar[Level] = "debug"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    count: int
+
+
+class CallbackFailed(Fact, frozen=True, kw_only=True):
+    """The callback for ticks raised an error. Logged for the first, second, fourth and so on."""
+
+    level: ClassVar[Level] = "error"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    symbol: str
+    reason: str
+    times: int
+
+
+class CredentialsUnavailable(Fact, frozen=True, kw_only=True):
+    """The credential provider failed; the public streams are used."""
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    reason: str
+    """The kind of error only: its text may contain a secret."""
+
+
+class EntriesNotWritten(Fact, frozen=True, kw_only=True):
+    """The entries of symbols could not be written; it is retried. Logged once for each outage."""
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    reason: str

@@ -271,8 +271,7 @@ class Exchange:
     candle_days: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """For how many days candles are kept, for lengths that are not kept for ever."""
     candle_span: int | None = None
-    """How many intervals a page of candles covers, so that an empty page is not the end; None where
-    a page begins with the next existing candle, however much later."""
+    """How many intervals a page of candles covers; None if it begins with the next one there is."""
     opened_ms: int = 0
     """No market has a candle before this time."""
     empty_candles: bool = True

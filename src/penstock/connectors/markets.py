@@ -87,6 +87,13 @@ class Markets:
         # Shielded: a cancelled caller does not cancel the fetch for the others.
         return await asyncio.shield(self._asking[exchange_id])
 
+    async def aclose(self) -> None:
+        """End the fetches in progress, which outlive their callers."""
+        asking = list(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
     def _answered(self, exchange_id: str, task: asyncio.Task[SymbolMap]) -> None:
         del self._asking[exchange_id]
         if not task.cancelled():

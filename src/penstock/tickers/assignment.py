@@ -43,8 +43,8 @@ class Assignment:
         Raises:
             StorageError: the symbols, or the other daemons, cannot be read.
         """
-        await self.membership.join()
         try:
+            await self.membership.join()
             await self._apply()
             tasks = [asyncio.create_task(each) for each in (self.membership.run(), self._follow())]
             try:

@@ -29,13 +29,17 @@ class DaemonEntry:
         Raises:
             StorageError: the store does not take it.
         """
-        await self._register(params, ProcessStatus.STARTING)
-        reporting = asyncio.create_task(self._report(params))
+        registering = asyncio.create_task(self._register(params, ProcessStatus.STARTING))
+        tasks = [registering]
         try:
+            # Shielded: a registration that is cancelled may succeed all the same.
+            await asyncio.shield(registering)
+            tasks.append(asyncio.create_task(self._report(params)))
             yield
         finally:
-            reporting.cancel()
-            await asyncio.wait([reporting])
+            for task in tasks[1:]:
+                task.cancel()
+            await asyncio.wait(tasks)
             process_id, self.process_id = self.process_id, None
             if process_id is not None:
                 with suppress(StorageError):  # then it expires

@@ -130,10 +130,11 @@ class ExchangeTickers:
             for done in self._waiting:
                 if not done.done():
                     done.set_result(None)
-            writing.cancel()
             await self._close_streams()
-            await asyncio.wait([writing])
+            # Before the task ends: a registration that is cancelled may succeed all the same.
             await self.entries.close()
+            writing.cancel()
+            await asyncio.wait([writing])
 
     async def _reconcile(self) -> None:
         """Subscribe to what is missing, and unsubscribe from what is not wanted."""

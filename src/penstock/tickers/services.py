@@ -64,6 +64,7 @@ async def open_services(
         await stack.enter_async_context(_writing(writer))
         gateways = FleetGateways(state, settings, clock, emit)
         await stack.enter_async_context(aclosing(gateways))
+        markets = await stack.enter_async_context(aclosing(Markets(state, gateways, emit)))
         yield TickerServices(
             settings,
             clock,
@@ -73,7 +74,7 @@ async def open_services(
             writer,
             ConnectorManager(state),
             gateways,
-            Markets(state, gateways, emit),
+            markets,
             TickerSymbols(state),
         )
 

@@ -25,9 +25,9 @@ _STAYING = ("collect", "fetch", "work", "keep", "serve", "bus")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "ingest", "work", "keep", "serve", "apply", "status", "coverage",
-    "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs", "markets",
-    "log", "sim", "judge", "config",
+    "demo", "collect", "fetch", "ingest", "work", "keep", "serve", "apply", "status", "ticks",
+    "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs",
+    "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

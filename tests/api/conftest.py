@@ -121,14 +121,15 @@ Open = Callable[..., Awaitable[Client]]
 
 @asynccontextmanager
 async def served(
-    store: StateStore, settings: Api, live_url: str = "memory:", **live: float
+    store: StateStore, settings: Api, live: Live | None = None
 ) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = fan_out([metrics, facts.append])
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
-    ticks = LiveTicks(live_url, Live(**live), clock, listener)
+    live = live or Live(url="memory:")
+    ticks = LiveTicks(live.url, live, clock, listener)
     app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks)
     application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)
@@ -156,11 +157,9 @@ async def open_api(store: StateStore) -> AsyncIterator[Open]:
     """Opens an API with settings of its own."""
     async with AsyncExitStack() as stack:
 
-        async def opened(
-            live_url: str = "memory:", live: dict[str, float] | None = None, **settings: Any
-        ) -> Client:
+        async def opened(live: Live | None = None, **settings: Any) -> Client:
             given = Api(**{"port": 0, **settings})
-            return await stack.enter_async_context(served(store, given, live_url, **live or {}))
+            return await stack.enter_async_context(served(store, given, live))
 
         yield opened
 

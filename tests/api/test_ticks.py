@@ -15,15 +15,16 @@ from tests.waiting import PATIENCE_S
 
 from penstock.api import ticks as routes
 from penstock.api.views import TickView
-from penstock.clock import SystemClock
-from penstock.config import Secret, Settings
+from penstock.clock import ManualClock, SystemClock
+from penstock.config import Live, Secret, Settings
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.exchanges.base import Info
 from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
-from penstock.live import TickCache
+from penstock.live import Tick, TickCache
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
+from penstock.storage.cache import open_live_store
 from penstock.web.facts import RequestServed
 
 from .conftest import Client, Open
@@ -150,7 +151,7 @@ async def test_a_market_without_a_tick_is_not_found(api: Client) -> None:
 
 
 async def test_a_stale_tick_says_so_and_an_expired_one_is_not_served(open_api: Open) -> None:
-    api = await open_api(live={"tick_ttl": 3600.0, "stale_after": 1.0})
+    api = await open_api(live=Live(url="memory:", tick_ttl=3600.0, stale_after=1.0))
     await put(api, ticker(CLOCK, age_s=3599.8), ticker(CLOCK, symbol="ETH/USDT", age_s=100))
 
     async with asyncio.timeout(PATIENCE_S):
@@ -168,7 +169,7 @@ async def test_a_stale_tick_says_so_and_an_expired_one_is_not_served(open_api: O
 async def test_a_store_that_is_away_is_a_problem_and_the_rest_is_served(
     open_api: Open, url: str
 ) -> None:
-    api = await open_api(live_url=url)
+    api = await open_api(live=Live(url=url))
 
     for path in ("ticks", "ticks/sim/btc_usdt"):
         answer = await api.ask("GET", path)
@@ -181,7 +182,7 @@ async def test_a_store_that_is_away_is_a_problem_and_the_rest_is_served(
 async def test_the_store_is_opened_again_once_it_is_back(open_api: Open, tmp_path: Path) -> None:
     folder = tmp_path / "later"
     folder.write_text("a file is in the way")
-    api = await open_api(live_url=f"sqlite:{folder / 'live.db'}")
+    api = await open_api(live=Live(url=f"sqlite:{folder / 'live.db'}"))
     (await api.ask("GET", "ticks")).is_problem(503)
 
     folder.unlink()
@@ -192,7 +193,7 @@ async def test_the_store_is_opened_again_once_it_is_back(open_api: Open, tmp_pat
 async def test_a_stream_begins_with_the_present_and_goes_on_with_changes(
     open_api: Open, tmp_path: Path
 ) -> None:
-    api = await open_api(live_url=f"sqlite:{tmp_path / 'live.db'}")
+    api = await open_api(live=Live(url=f"sqlite:{tmp_path / 'live.db'}"))
     await put(api, ticker(CLOCK))
     async with stream(api) as opened:
         [present] = await batch(opened)
@@ -217,7 +218,7 @@ async def test_a_stream_has_only_what_was_asked_for(api: Client) -> None:
 async def test_a_large_batch_comes_in_several_messages(
     api: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "_MOST_TICKS", 2)
+    monkeypatch.setattr(routes, "MOST_TICKS", 2)
     await put(api, *(ticker(CLOCK, symbol=symbol) for symbol in SYMBOLS))
     async with stream(api) as opened:
         sizes = [len(await batch(opened)), len(await batch(opened))]
@@ -238,9 +239,9 @@ async def test_a_client_that_does_not_read_is_disconnected_and_others_get_the_ne
     open_api: Open,
 ) -> None:
     api = await open_api(write_s=0.2)
-    many = [ticker(CLOCK, "1" * 500, f"A{number}/USDT") for number in range(2000)]
-    deaf = socket.create_connection(("127.0.0.1", int(api.url.rpartition(":")[2])))
+    deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", int(api.url.rpartition(":")[2])))
     deaf.sendall(
         b"GET /api/v1/ticks/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
         b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -248,13 +249,15 @@ async def test_a_client_that_does_not_read_is_disconnected_and_others_get_the_ne
     )
     await streams_open(api, 1)
 
-    disconnected, number = asyncio.create_task(streams_open(api, 0)), 0
-    while not disconnected.done():
-        number += 1
-        await put(api, *many, ticker(CLOCK, f"{number}"))
+    assert api.app_state.ticks is not None
+    for number in range(1000):
+        large = (ticker(CLOCK, "1" * 50_000, f"A{each}/USDT") for each in range(10))
+        await put(api, *large, ticker(CLOCK, f"{number}"))
         await asyncio.sleep(0.01)
+        if not api.app_state.ticks.streams:
+            break
 
-    await disconnected
+    assert not api.app_state.ticks.streams
     deaf.close()
     async with stream(api, "?symbol=btc_usdt") as opened:
         assert (await batch(opened))[0]["bid"] == f"{number}"
@@ -266,6 +269,25 @@ async def test_a_slow_client_skips_ticks(api: Client) -> None:
             # Nothing is sent meanwhile: the loop is not left.
             await put(api, ticker(CLOCK, f"{number}"))
         assert [tick["bid"] for tick in await batch(opened)] == ["199"]
+
+
+async def test_what_expires_before_a_slow_client_reads_it_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routes, "MOST_TICKS", 1)
+    clock, sent = ManualClock(1_700_000_000_000), list[dict[str, Any]]()
+
+    async def send_slowly(text: bytes) -> None:
+        sent.extend(msgspec.json.decode(text))
+        await clock.advance(70)
+
+    async def one_batch() -> AsyncIterator[list[Tick]]:
+        yield [Tick(ticker(clock, symbol=symbol), 200_000, True) for symbol in SYMBOLS]
+
+    store = await open_live_store("memory:", clock=clock)
+    await routes.send_ticks(send_slowly, one_batch(), TickCache(store, clock=clock), clock)
+
+    assert [tick["age_ms"] for tick in sent] == [200_000, 270_000]
 
 
 async def test_there_are_only_so_many_streams(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ one batch that is being sent. A client that does not read is disconnected.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -21,14 +21,15 @@ from penstock.api.live_ticks import MOST_STREAMS, LiveTicks
 from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import After, Limit, Word, page_start, query_of
 from penstock.api.views import tick_view
+from penstock.clock import Clock
 from penstock.connectors.markets import stored_listing
-from penstock.errors import PenstockError, UnknownSymbol
+from penstock.errors import StorageError, UnknownSymbol
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.live import Tick, TickCache
 from penstock.market.symbol import Symbol
 from penstock.web import WebSocket, websocket_of
 
-_MOST_TICKS = 200
+MOST_TICKS = 200
 """Ticks in one message, about 64 KiB."""
 _GOING_AWAY, _FAILED = 1001, 1011
 
@@ -96,8 +97,9 @@ class _TickStream(ASGIResponse):
         assert socket is not None
         ticks.streams += 1
         try:
-            await send({"type": "http.response.start", "status": 101, "headers": []})
-            with suppress(OSError):
+            # A client that has disconnected, or a store that was closed, ends the stream.
+            with suppress(OSError, StorageError):
+                await send({"type": "http.response.start", "status": 101, "headers": []})
                 await self._stream(socket)
         finally:
             ticks.streams -= 1
@@ -105,7 +107,9 @@ class _TickStream(ASGIResponse):
     async def _stream(self, socket: WebSocket) -> None:
         code = _FAILED
         async with self._cache.subscribe(self._exchange, self._symbol) as batches:
-            sending = asyncio.create_task(self._send(socket, batches))
+            sending = asyncio.create_task(
+                send_ticks(socket.send, batches, self._cache, self._app_state.clock)
+            )
             ends = [
                 sending,
                 asyncio.create_task(socket.wait_closed()),
@@ -120,18 +124,25 @@ class _TickStream(ASGIResponse):
                     end.cancel()
                 await asyncio.gather(*ends, return_exceptions=True)
         await socket.close(code)
+        if code == _FAILED:
+            await sending
 
-    async def _send(self, socket: WebSocket, batches: AsyncIterator[list[Tick]]) -> None:
-        clock = self._app_state.clock
-        with suppress(OSError, PenstockError):
-            async for batch in batches:
-                since_ns = clock.monotonic_ns()
-                for at in range(0, len(batch), _MOST_TICKS):
-                    # A slow client gets the last of a large batch long after it was read.
-                    waited_ms = (clock.monotonic_ns() - since_ns) // 1_000_000
-                    aged = (self._cache.aged(tick, waited_ms) for tick in batch[at:][:_MOST_TICKS])
-                    if fresh := [tick_view(tick) for tick in aged if tick is not None]:
-                        await socket.send(msgspec.json.encode(fresh))
+
+async def send_ticks(
+    send: Callable[[bytes], Awaitable[None]],
+    batches: AsyncIterator[list[Tick]],
+    cache: TickCache,
+    clock: Clock,
+) -> None:
+    """Send batches as messages. What expires before it is sent is left out."""
+    async for batch in batches:
+        read_ns = clock.monotonic_ns()
+        for part in (batch[at : at + MOST_TICKS] for at in range(0, len(batch), MOST_TICKS)):
+            # A slow client gets the last of a large batch long after it was read.
+            waited_ms = (clock.monotonic_ns() - read_ns) // 1_000_000
+            aged = (cache.aged(tick, waited_ms) for tick in part)
+            if fresh := [tick_view(tick) for tick in aged if tick is not None]:
+                await send(msgspec.json.encode(fresh))
 
 
 @get("/ticks/stream")

@@ -169,8 +169,8 @@ class _Shown:
         elif found:
             console = Console()
             console.print(self.drawn(found, Viewport(console.width)))
-        for name in missing or ([] if found else [self.exchange or "any market"]):
-            note(f"penstock: There is no tick of {printable(str(name))}")
+        for name in map(str, missing) if missing or found else [self.exchange or "any market"]:
+            note(f"penstock: There is no tick of {printable(name)}")
 
     def show_lines(self, ticks: list[Tick]) -> None:
         for tick in ticks:

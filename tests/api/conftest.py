@@ -16,9 +16,10 @@ from tests.waiting import PATIENCE_S
 from penstock.api.access import rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
+from penstock.api.live_ticks import LiveTicks
 from penstock.api.server import ApiServer
 from penstock.clock import SystemClock
-from penstock.config import Api
+from penstock.config import Api, Live
 from penstock.connectors import ConnectorManager
 from penstock.errors import ExchangeUnreachable
 from penstock.exchanges.symbol_map import SymbolMap
@@ -119,13 +120,17 @@ Open = Callable[..., Awaitable[Client]]
 
 
 @asynccontextmanager
-async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
+async def served(
+    store: StateStore, settings: Api, live: Live | None = None
+) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
     facts: list[Fact] = []
     listener = fan_out([metrics, facts.append])
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
-    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED))
+    live = live or Live(url="memory:")
+    ticks = LiveTicks(live.url, live, clock, listener)
+    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks)
     application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
@@ -137,6 +142,7 @@ async def served(store: StateStore, settings: Api) -> AsyncIterator[Client]:
     finally:
         app_state.closing.set()
         await server.stop()
+        await ticks.close()
 
 
 @pytest.fixture
@@ -151,8 +157,9 @@ async def open_api(store: StateStore) -> AsyncIterator[Open]:
     """Opens an API with settings of its own."""
     async with AsyncExitStack() as stack:
 
-        async def opened(**settings: Any) -> Client:
-            return await stack.enter_async_context(served(store, Api(**{"port": 0, **settings})))
+        async def opened(live: Live | None = None, **settings: Any) -> Client:
+            given = Api(**{"port": 0, **settings})
+            return await stack.enter_async_context(served(store, given, live))
 
         yield opened
 

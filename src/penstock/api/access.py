@@ -2,8 +2,9 @@
 
 A page in a browser can send requests to this machine: under another name that resolves to it (so
 the Host header is checked), or from another site (so the Origin of requests that change something
-is checked). Tokens, if set, are compared in constant time, and clients that send wrong tokens have
-to wait (``logins.py``). The read token permits only reading. A body has at most a megabyte.
+or open a WebSocket is checked). Tokens, if set, are compared in constant time, and clients that
+send wrong tokens have to wait (``logins.py``). The read token permits only reading. A body has at
+most a megabyte.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from penstock.clock import Clock
 from penstock.config import Api
 from penstock.errors import ConfigError
 from penstock.telemetry import Listener
-from penstock.web import Hosts, hosts_of, is_local
+from penstock.web import Hosts, hosts_of, is_local, websocket_of
 from penstock.web.facts import LoginFailed, RequestServed
 
 LARGEST_BODY_BYTES = 1_000_000
@@ -124,7 +125,7 @@ class AccessPolicy:
 
     async def _let_in(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
-        problem = self._refusal(scope["method"], scope["path"], headers)
+        problem = self._refusal(scope, headers)
         if problem is None and self._rules.needs_token and scope["path"] not in _OPEN:
             problem = self._login(_client_of(scope), scope["method"], headers)
         if problem is None and scope["method"] in _CHANGES:
@@ -141,16 +142,21 @@ class AccessPolicy:
         else:
             await _refuse(problem, send, ceil(self._logins.wait_s(_client_of(scope))))
 
-    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> Problem | None:
+    def _refusal(self, scope: HTTPScope, headers: dict[str, str]) -> Problem | None:
         host = headers.get("host", "")
-        if "\0" in path:
+        if "\0" in scope["path"]:
             return plain_problem(400, "The path must not contain a NUL character.")
         if not self._rules.hosts.accept(host):
             return plain_problem(
                 421, f"The host {host!r} is not accepted. To allow it, add it to api.hosts."
             )
-        if method in _CHANGES and not _same_origin(headers.get("origin"), host):
+        if _same_origin(headers.get("origin"), host):
+            return None
+        if scope["method"] in _CHANGES:
             return plain_problem(403, "Changes from a page of another origin are rejected.")
+        if websocket_of(scope) is not None:
+            # Browsers let pages of all origins read WebSockets, unlike responses.
+            return plain_problem(403, "WebSockets from a page of another origin are rejected.")
         return None
 
     def _login(self, client: str, method: str, headers: dict[str, str]) -> Problem | None:

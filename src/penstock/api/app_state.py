@@ -1,9 +1,10 @@
 """The state that the API's routes receive, and helpers for their responses."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -11,6 +12,7 @@ from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
+from penstock.api.live_ticks import LiveTicks
 from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import etag, is_among, names_version, page_token
 from penstock.clock import Clock
@@ -37,6 +39,8 @@ class AppState:
     clock: Clock
     open_data: Callable[[], "Dataset"] | None = None
     """Opens the collected data that the server offers; None if it offers none."""
+    ticks: LiveTicks | None = None
+    """The latest ticks; None if the server offers none."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,17 +63,7 @@ GivenState = NamedDependency[SkipValidation[AppState]]
 """The type of a route's parameter ``app_state``, which receives the state."""
 
 
-class Versioned(Protocol):
-    """A document with an id and a version."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-
-V = TypeVar("V", bound=Versioned)
+T = TypeVar("T")
 
 
 def json_answer(
@@ -100,11 +94,15 @@ def resource_answer(
 
 
 def page_answer(
-    request: AnyRequest, found: list[V], most: int, view: Callable[[V], object]
+    request: AnyRequest,
+    found: Sequence[T],
+    most: int,
+    view: Callable[[T], object],
+    id_of: Callable[[T], str] = attrgetter("id"),
 ) -> Response[bytes]:
     """Return a page of documents; ``found`` has one more than ``most`` if there is a next page."""
     page, more = found[:most], len(found) > most
-    next_ = page_token(page[-1].id) if more else None
+    next_ = page_token(id_of(page[-1])) if more else None
     headers = {}
     if next_:
         query = dict(parse_qsl(request.url.query))

@@ -28,6 +28,7 @@ _JSON = "application/json"
 _PATH_PARAMETERS: dict[str, Schema] = {
     "exchange_id": {"type": "string", "pattern": "^[a-z0-9_]+(:[a-z0-9_]+)?$"},
     "job_id": {"type": "string", "pattern": "^[0-9a-z]+$"},
+    "symbol": {"type": "string", "pattern": "^[A-Za-z0-9]+[/_-][A-Za-z0-9]+$"},
 }
 _TEXT: Schema = {"type": "string"}
 _HEADERS: dict[str, Schema] = {
@@ -91,7 +92,7 @@ def _named(exchanges: list[str]) -> list[Schema]:
 def path_of(operation: Operation) -> str:
     """Return an operation's path as in the description, without the types of parameters."""
     (path,) = operation.route.paths
-    return (PREFIX if operation.of_api else "") + re.sub(r":str}", "}", path)
+    return (PREFIX if operation.of_api else "") + re.sub(r":(str|path)}", "}", path)
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,14 @@ class _Writer:
         return written
 
     def _path_parameters(self, one: Operation) -> list[Schema]:
-        example = self.answers["showJob"]
+        job = self.answers["showJob"]
         return [
             {
                 "name": name,
                 "in": "path",
                 "required": True,
                 "schema": _PATH_PARAMETERS[name],
-                "example": example["exchange_id" if name == "exchange_id" else "id"],
+                "example": job.get(name, job["id"]),
             }
             for name in re.findall(r"{(\w+)}", path_of(one))
         ]

@@ -8,12 +8,14 @@ from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.locks import lock_view
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view, listing_view
+from penstock.api.views import connector_view, job_view, listing_view, tick_view
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
 from penstock.jobs.model import Cursor, Job, JobEvent, JobProgress, JobStats, Schedule
 from penstock.jobs.product_locks import ProductLock, key_of
+from penstock.live import Tick
+from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
 from penstock.storage.state.job_targets import target_key
 
@@ -148,6 +150,21 @@ def _lock(exchange: str) -> ProductLock:
     )
 
 
+def _tick(exchange: str) -> Tick:
+    ticker = Ticker(
+        exchange=exchange,
+        symbol=Symbol.parse(_SYMBOL),
+        received_at_ns=_AT_MS * 1_000_000,
+        at_ns=(_AT_MS - 22) * 1_000_000,
+        last_text="60000.10",
+        bid_text="60000.00",
+        bid_quantity_text="1.25",
+        ask_text="60000.10",
+        ask_quantity_text="0.50",
+    )
+    return Tick(ticker, age_ms=840, stale=False)
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -170,6 +187,9 @@ def answers(exchange: str) -> dict[str, Any]:
         "listLocks": [lock_view(_lock(exchange))],
         "releaseLock": lock_view(_lock(exchange)),
         "showMarkets": listing_view(_listing(exchange)),
+        "listTicks": {"items": [tick_view(_tick(exchange))], "next": None},
+        "streamTicks": [tick_view(_tick(exchange))],
+        "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
@@ -260,6 +280,11 @@ _PROBLEMS = {
         status=422,
         detail="schedule.interval_ms: Expected `int` >= 1000",
         errors=(FieldProblem("schedule.interval_ms", "Expected `int` >= 1000"),),
+    ),
+    426: Problem(
+        title="Upgrade Required",
+        status=426,
+        detail="This is a WebSocket. Open it with a WebSocket client.",
     ),
     503: Problem(
         type="urn:penstock:store-unreachable",

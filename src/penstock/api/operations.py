@@ -6,13 +6,14 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import breakers, connectors, data, health, jobs, locks, markets
+from penstock.api import breakers, connectors, data, health, jobs, locks, markets, ticks
 from penstock.api.breakers import BreakerOrder, BreakerView
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder, LockView
+from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     ConnectorPage,
     ConnectorView,
@@ -20,6 +21,8 @@ from penstock.api.views import (
     JobPage,
     JobView,
     ListingView,
+    TickPage,
+    TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
 
@@ -63,7 +66,8 @@ class Operation:
         """The headers that a successful response may have."""
         if self.answers in (ConnectorView, JobView):
             return ("ETag",)
-        return ("Link",) if self.answers in (ConnectorPage, JobPage, DataPage) else ()
+        pages = (ConnectorPage, JobPage, TickPage, DataPage)
+        return ("Link",) if self.answers in pages else ()
 
 
 _BODY = (400, 413, 415, 422)
@@ -165,6 +169,22 @@ OPERATIONS = (
         refusals=(404, *_BODY),
     ),
     Operation(route=markets.shown, id="showMarkets", answers=ListingView, refusals=(404,)),
+    Operation(
+        route=ticks.listed,
+        id="listTicks",
+        query=TickFilters,
+        answers=TickPage,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=ticks.streamed,
+        id="streamTicks",
+        query=TickQuery,
+        answers=list[TickView],
+        status=(101,),
+        refusals=(403, 404, 422, 426),
+    ),
+    Operation(route=ticks.shown, id="showTick", answers=TickView, refusals=(404, 422)),
     *(
         Operation(
             route=route,

@@ -181,7 +181,8 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
         errors=error.errors if isinstance(error, ProblemError) else (),
         near=error.near if isinstance(error, ProblemError) else (),
     )
-    return problem_answer(problem, error.headers)
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    return problem_answer(problem, {**retry, **(error.headers or {})})
 
 
 def _problem_of(error: PenstockError, status: int) -> Problem:

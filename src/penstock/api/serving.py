@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.api.access import rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
+from penstock.api.live_ticks import LiveTicks
 from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from penstock.dataset.dataset import Dataset
 
 
+class Offered(NamedTuple):
+    """The data that the API offers beside connectors and jobs."""
+
+    open_data: "Callable[[], Dataset] | None" = None
+    """Opens the collected data."""
+    ticks: LiveTicks | None = None
+    """The latest ticks; closed with the server."""
+
+
 @asynccontextmanager
 async def serving(
     settings: Api,
@@ -25,11 +35,9 @@ async def serving(
     clock: Clock,
     listener: Listener,
     holder_of: Callable[[int], str | None],
-    open_data: Callable[[], "Dataset"] | None = None,
+    offered: Offered,
 ) -> AsyncIterator[ApiServer]:
     """Serve the API, with a ``FleetAdmin`` opened for it, until the block is left.
-
-    ``open_data`` opens the collected data that it offers.
 
     Raises:
         ConfigError: other machines could connect without a token.
@@ -38,7 +46,7 @@ async def serving(
     rules, metrics = rules_of(settings), Metrics(of_fleet=True)
     heard = fan_out([metrics, listener])
     async with open_admin(heard) as admin:
-        app_state = AppState(admin, metrics, clock, open_data)
+        app_state = AppState(admin, metrics, clock, *offered)
         server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)
         await server.start()
         try:
@@ -46,3 +54,5 @@ async def serving(
         finally:
             app_state.closing.set()
             await server.stop()
+            if offered.ticks is not None:
+                await offered.ticks.close()

@@ -23,6 +23,7 @@ from penstock.jobs.model import (
     State,
     Status,
 )
+from penstock.live import Tick
 
 Date = Annotated[
     str, Meta(extra_json_schema={"format": "date-time", "examples": ["2026-01-17T10:30:00.000Z"]})
@@ -227,3 +228,57 @@ class JobPage(Struct, frozen=True, kw_only=True):
 
     items: tuple[JobView, ...]
     next: str | None
+
+
+class TickView(Struct, frozen=True, kw_only=True):
+    """The latest tick of a market. Values that the exchange does not send are null."""
+
+    exchange: str
+    symbol: str
+    last: str | None
+    bid: str | None
+    bid_quantity: str | None
+    ask: str | None
+    ask_quantity: str | None
+    open: str | None
+    high: str | None
+    low: str | None
+    volume: str | None
+    quote_volume: str | None
+    time: Date | None
+    """The exchange's time."""
+    received: Date
+    age_ms: int
+    """The time since it was received, by the store's clock."""
+    stale: bool
+    """Whether it is older than live.stale_after."""
+
+
+class TickPage(Struct, frozen=True, kw_only=True):
+    """A page of ticks, by exchange and symbol; ``next`` is null on the last page."""
+
+    items: tuple[TickView, ...]
+    next: str | None
+
+
+def tick_view(tick: Tick) -> TickView:
+    """Return a tick in the API's form."""
+    ticker = tick.ticker
+    return TickView(
+        exchange=tick.exchange,
+        symbol=tick.symbol.unified,
+        last=ticker.last_text,
+        bid=ticker.bid_text,
+        bid_quantity=ticker.bid_quantity_text,
+        ask=ticker.ask_text,
+        ask_quantity=ticker.ask_quantity_text,
+        open=ticker.open_text,
+        high=ticker.high_text,
+        low=ticker.low_text,
+        volume=ticker.volume_text,
+        quote_volume=ticker.quote_volume_text,
+        time=None if ticker.at_ms is None else date(ticker.at_ms),
+        received=date(ticker.received_at_ns // 1_000_000),
+        age_ms=tick.age_ms,
+        stale=tick.stale,
+    )

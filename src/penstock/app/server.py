@@ -10,6 +10,7 @@ from penstock.app.dataset import configured_dataset
 from penstock.app.extras import installed_with
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.live import live_url
 from penstock.net.port_owner import port_owner
 from penstock.runtime.process import Process
 from penstock.runtime.status import Report
@@ -32,12 +33,14 @@ async def open_server(
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
     with installed_with("api"):
-        from penstock.api.serving import serving  # noqa: PLC0415
+        from penstock.api.live_ticks import LiveTicks  # noqa: PLC0415
+        from penstock.api.serving import Offered, serving  # noqa: PLC0415
     async with Process("serve", settings, clock, listener) as process:
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
-        serving_api = serving(settings.api, opened, clock, listener, port_owner, data)
+        offered = Offered(data, LiveTicks(live_url(settings), settings.live, clock, listener))
+        serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"
         process.running(lambda: Report(doing=f"serving {server.url}"))

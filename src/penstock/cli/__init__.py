@@ -26,8 +26,8 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus")
 
 _COMMANDS = (
     "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status",
-    "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs",
-    "symbols", "markets", "log", "sim", "judge", "config",
+    "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors",
+    "jobs", "symbols", "markets", "log", "sim", "judge", "config",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import BadTick, MalformedSymbol, NotOurRecord
@@ -38,6 +39,10 @@ class Tick(Struct, frozen=True):
     """The time since it was received, by the store's clock."""
     stale: bool
     """Whether it is older than ``stale_after_s``: the market is quiet, or is not collected."""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.exchange, self.symbol)
 
     @property
     def exchange(self) -> str:
@@ -120,6 +125,13 @@ class TickCache:
     def expired(self, ticker: Ticker) -> bool:
         """Whether a tick is too old to be stored."""
         return _age_ms(ticker, self._clock.now_ns()) >= self._ttl_ms
+
+    def aged(self, tick: Tick, by_ms: int) -> Tick | None:
+        """A tick that was read some time ago, as it is now; None if it has expired since."""
+        age_ms = tick.age_ms + by_ms
+        if age_ms >= self._ttl_ms:
+            return None
+        return replace(tick, age_ms=age_ms, stale=age_ms > self._stale_ms)
 
     async def get_ticker(self, symbol: Symbol | str, exchange: str) -> Tick | None:
         """The latest tick of a market; None if there is none, or it has expired.

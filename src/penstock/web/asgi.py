@@ -9,6 +9,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from penstock.web.connections import HttpConnection, HttpConnections
+from penstock.web.websockets import EXTENSION, WebSocket
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application."""
@@ -31,7 +32,8 @@ class AsgiAdapter:
         connection.begin()
         cycle = _RequestCycle(request, connection, self._write_s)
         try:
-            await self._application(_scope_of(request), cycle.receive, cycle.send)
+            scope = {**_scope_of(request), "extensions": cycle.extensions}
+            await self._application(scope, cycle.receive, cycle.send)
         finally:
             connection.end()
         if cycle.response is None:
@@ -49,6 +51,13 @@ class _RequestCycle:
         self._bodiless = request.method == "HEAD"
         self._read = self._continued = False
         self.response: web.StreamResponse | None = None
+        socket = WebSocket(request, connection, write_s)
+        self._socket = socket if socket.is_requested else None
+
+    @property
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """What the application can use beside requests and responses."""
+        return {EXTENSION: {"socket": self._socket}} if self._socket is not None else {}
 
     async def receive(self) -> dict[str, Any]:
         """Return more of the body; after its end, wait for the end of response or connection."""
@@ -73,7 +82,11 @@ class _RequestCycle:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a part of the response; nothing if the client has disconnected."""
-        if message["type"] == "http.response.start":
+        if message["type"] == "http.response.start" and message["status"] == 101:
+            assert self._socket is not None
+            await self._socket.open()
+            self.response = self._socket.response
+        elif message["type"] == "http.response.start":
             self.response = self._begun(message["status"], message.get("headers", ()))
         elif self.response is not None and not self._connection.over.is_set():
             more = message.get("more_body", False)

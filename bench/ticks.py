@@ -81,7 +81,7 @@ class Bench:
             self._reader.ask(url)
             question = {"url": url, "ticks": TICKS, "rate": RATE}
             due = side.ask(json.dumps(question))["due"]
-            seen = self._reader.ask("")["seen"]
+            seen = self._reader.ask(str(due[-1][1]))["seen"]
         return list(latencies(due, seen))
 
     @contextmanager

@@ -3,8 +3,8 @@
 ``SIDE FOLDER`` writes; the side ``nothing`` only offers. Each line it reads is JSON: to which
 store, how many ticks to offer, and at which rate. Those that are not offered at a rate are offered
 100 at a time, about what a collector decodes at once, and not while 10,000 of them wait. It answers
-when all are written. ``reader`` subscribes instead, to the store in the line it reads, and answers
-the next line with what it saw.
+when all are written. ``reader`` subscribes instead, to the store in the line it reads; the next
+line says when the last tick was due, and it answers with what it saw once it has that.
 
 A tick's time of receipt is the instant at which it is due, so a latency includes the time by which
 it was offered late.
@@ -31,6 +31,7 @@ from penstock.market.events import Ticker
 INTERVAL_S = 0.01
 AT_ONCE, MOST_WAITING = 100, 10_000
 SECOND_NS = 1_000_000_000
+PATIENCE_S = 30
 _LEAD_NS = SECOND_NS // 2
 """From when ticks are made until the first is due."""
 
@@ -152,32 +153,38 @@ async def write(url: str, coalesce: bool, recorded: Sequence[Ticker], rate: floa
 
 
 class Reader:
-    """Notes every tick that a subscriber gets, until it is asked."""
+    """Notes every tick that a subscriber gets, until it has the last one."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self._seen: list[Seen] = []
+        self._more = asyncio.Event()
 
     async def read(self, url: str) -> None:
         async with TickCache(url) as cache, cache.subscribe() as batches:
             async for batch in batches:
                 now_ns = time.time_ns()
-                self.seen += (
+                self._seen += (
                     (key_of(each.exchange, each.symbol), each.ticker.received_at_ns, now_ns)
                     for each in batch
                 )
+                self._more.set()
 
     async def answer(self) -> None:
-        """The first line of each pair is the store to subscribe to, the second ends it."""
+        """The first line of each pair is the store, the second when the last tick was due."""
         loop = asyncio.get_running_loop()
         while url := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-            self.seen = []
+            self._seen = []
             reading = asyncio.create_task(self.read(url))
             _say({"subscribed": True})
-            await loop.run_in_executor(None, sys.stdin.readline)
+            last_ns = int(await loop.run_in_executor(None, sys.stdin.readline))
+            async with asyncio.timeout(PATIENCE_S):
+                while not any(due_ns >= last_ns for _, due_ns, _ in self._seen):
+                    self._more.clear()
+                    await self._more.wait()
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
-            _say({"seen": self.seen})
+            _say({"seen": self._seen})
 
 
 def _say(answer: object) -> None:

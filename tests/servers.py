@@ -148,6 +148,11 @@ class RedisServer:
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, empty, and wait until it listens."""
         self._process = subprocess.Popen(

@@ -120,9 +120,15 @@ async def test_ticks_that_expire_while_the_store_is_away_are_dropped() -> None:
     assert writer.counts.expired == 1
 
 
-async def test_an_interval_makes_larger_batches() -> None:
+@pytest.mark.parametrize("write_s", [0.0, 0.006])
+async def test_an_interval_makes_larger_batches(write_s: float) -> None:
+    class Slow(Away):
+        async def put(self, space: str, values: Sequence[LiveValue]) -> int:
+            await clock.sleep(write_s)
+            return await super().put(space, values)
+
     clock = ManualClock(1_700_000_000_000)
-    cache = TickCache(await open_live_store("memory:", clock=clock), clock=clock)
+    cache = TickCache(Slow((await open_away(clock))._backend, clock, 5), clock=clock)
     writer = TickWriter(cache, clock, interval_s=0.01)
     async with running(writer):
         for number in range(100):

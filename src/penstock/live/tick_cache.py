@@ -212,9 +212,11 @@ def key_of(exchange: str, symbol: Symbol | str) -> str:
 
 def order_of(ticker: Ticker) -> Order:
     """What decides which of two ticks of a market is the newer."""
-    for line, number in (("u", ticker.update_id), ("t", ticker.at_ns)):
-        if number is not None and 0 <= number <= MAX_NUMBER:
-            return Order(line, number, ticker.received_at_ns)
+    update_id, at_ns = ticker.update_id, ticker.at_ns
+    if update_id is not None and 0 <= update_id <= MAX_NUMBER:
+        return Order("u", update_id, ticker.received_at_ns)
+    if at_ns is not None and 0 <= at_ns <= MAX_NUMBER:
+        return Order("t", at_ns, ticker.received_at_ns)
     return Order("", 0, ticker.received_at_ns)
 
 

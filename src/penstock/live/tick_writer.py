@@ -15,8 +15,9 @@ from msgspec import Struct
 from penstock.clock import Clock
 from penstock.errors import StorageError
 from penstock.live.facts import TicksNotWritten, TicksWritten
-from penstock.live.tick_cache import TickCache, check_tick, key_of, order_of
+from penstock.live.tick_cache import TickCache, check_tick, order_of
 from penstock.market.events import Ticker
+from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.storage.cache import replaces
 from penstock.telemetry import Listener, quiet
@@ -48,7 +49,7 @@ class Pending:
     def __init__(self, counts: WriteCounts, *, coalesce: bool, most: int) -> None:
         self._counts, self._coalesce, self._most = counts, coalesce, most
         self._all: list[Ticker] = []
-        self._newest: dict[str, Ticker] = {}
+        self._newest: dict[tuple[str, Symbol], Ticker] = {}
 
     def __len__(self) -> int:
         return len(self._all) + len(self._newest)
@@ -79,7 +80,7 @@ class Pending:
             self._add_newest(ticker)
 
     def _add_newest(self, ticker: Ticker) -> None:
-        key = key_of(ticker.exchange, ticker.symbol)
+        key = ticker.exchange, ticker.symbol
         known = self._newest.get(key)
         if known is None and len(self._newest) >= self._most:
             self._counts.dropped += 1
@@ -141,9 +142,11 @@ class TickWriter:
         while True:
             await self._some.wait()
             self._some.clear()
+            began_ns = self._clock.monotonic_ns()
             await self._write(self._pending.take())
             if self._interval_s:
-                await self._clock.sleep(self._interval_s)
+                spent_s = (self._clock.monotonic_ns() - began_ns) / 1e9
+                await self._clock.sleep(max(self._interval_s - spent_s, 0.0))
 
     async def _write(self, tickers: list[Ticker]) -> None:
         fresh = [ticker for ticker in tickers if not self._cache.expired(ticker)]

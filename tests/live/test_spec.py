@@ -19,14 +19,16 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-TICK = Ticker(
-    exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=SystemClock().now_ns(),
-    bid_text="1", ask_text="2", last_text="1.5",
-)  # fmt: skip
+@pytest.fixture
+def tick() -> Ticker:
+    """One that has just been received."""
+    return Ticker(
+        exchange="sim", symbol=Symbol("BTC", "USDT"), received_at_ns=SystemClock().now_ns(),
+        bid_text="1", ask_text="2", last_text="1.5",
+    )  # fmt: skip
 
 
-async def test_the_tick_cache() -> None:
-    tick = TICK
+async def test_the_tick_cache(tick: Ticker) -> None:
     async with TickCache() as cache:
         # Store ticker
         await cache.set_ticker(tick)
@@ -38,8 +40,7 @@ async def test_the_tick_cache() -> None:
     assert ticker.ticker == tick
 
 
-async def test_the_process_cache() -> None:
-    tick = TICK
+async def test_the_process_cache(tick: Ticker) -> None:
     async with ProcessCache() as cache:
         # Register process
         process_id = await cache.register_process(
@@ -68,7 +69,7 @@ async def test_the_process_cache() -> None:
     assert process.message.startswith("Received ticker at")
 
 
-async def test_a_callback_that_opens_both_caches_for_every_tick() -> None:
+async def test_a_callback_that_opens_both_caches_for_every_tick(tick: Ticker) -> None:
     """As the specification's callback does; it is slow, but must be right."""
     async with ProcessCache() as cache:
         process_id = await cache.register_process(
@@ -81,7 +82,7 @@ async def test_a_callback_that_opens_both_caches_for_every_tick() -> None:
     written = 0
     for _ in range(5):
         async with TickCache() as ticks:
-            await ticks.set_ticker(TICK)
+            await ticks.set_ticker(tick)
         async with ProcessCache() as cache:
             written += await cache.update_process(
                 process_id=process_id, status=ProcessStatus.RUNNING, message="Received"
@@ -103,7 +104,7 @@ async def test_the_page_of_the_docs_runs_as_printed(tmp_path: Path) -> None:
     assert said.decode().splitlines()[-1] == "[('BTC/USD', Decimal('50000.0'))]"
 
 
-async def test_cancelled_while_open_it_leaves_nothing_behind() -> None:
+async def test_cancelled_while_open_it_leaves_nothing_behind(tick: Ticker) -> None:
     async def hold() -> None:
         async with TickCache() as cache, cache.subscribe() as batches:
             async for _ in batches:
@@ -111,7 +112,7 @@ async def test_cancelled_while_open_it_leaves_nothing_behind() -> None:
 
     task = asyncio.create_task(hold())
     async with TickCache() as cache:
-        await cache.set_ticker(TICK)
+        await cache.set_ticker(tick)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

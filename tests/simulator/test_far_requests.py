@@ -5,6 +5,7 @@ fails here instead of taking minutes and gigabytes.
 """
 
 import json
+import re
 import time
 from contextlib import suppress
 from typing import Any
@@ -28,6 +29,7 @@ USUAL = {
     "coinbase": {"product": "BTC-USD", "granularity": "60"},
     "upbit": {"market": "KRW-BTC", "markets": "KRW-BTC", "unit": "1", "quote_currencies": "KRW"},
 }
+WITHIN = {"frequency": "daily", "file": "BTCUSDT-trades-2999-01-01.zip"}
 SYMBOLS = {"binance": "btc_usdt", "kraken": "btc_usd", "coinbase": "btc_usd", "upbit": "btc_krw"}
 NOW_MS = 1_760_000_000_000
 
@@ -74,6 +76,9 @@ def test_no_value_of_a_parameter_makes_an_endpoint_fail(name: str) -> None:
         usual = dict(USUAL[name])
         if name == "binance" and not path.endswith("lines"):
             del usual["interval"]
+        # The server finds these in the path, so they are never absent.
+        for within in re.findall(r"{(\w+)}", path):
+            usual.setdefault(within, WITHIN.get(within, "1d"))
         watched = Watched(usual)
         _try(exchange, path, watched)
         for parameter in {*watched.looked_for, *usual}:

@@ -1,5 +1,6 @@
 """``penstock collect`` and ``penstock status`` as processes: what they say when things go wrong."""
 
+import asyncio
 import json
 import os
 import resource
@@ -19,6 +20,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.cli.symbols_file import read_symbols
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
+from penstock.storage.state import open_store
 
 from .conftest import SYMBOLS, run, started, stopped, urls, wait_until
 
@@ -227,11 +229,18 @@ Full = Callable[[Path], Iterator[Disk]]
 def small_files(folder: Path) -> Iterator[Disk]:
     """The collector's files cannot grow: needs no rights."""
     folder.mkdir()
+    # Made before, as its tables alone may take more than a file can have.
+    asyncio.run(make_state(folder))
     unlimited = resource.RLIM_INFINITY
     yield Disk(
         lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (250_000, unlimited)),
         lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (unlimited, unlimited)),
     )
+
+
+async def make_state(folder: Path) -> None:
+    """Create the state store of a data folder."""
+    await (await open_store(f"sqlite:{folder / 'state.db'}")).close()
 
 
 def full_disk(folder: Path) -> Iterator[Disk]:

@@ -39,7 +39,7 @@ demo: $(DEMO) ## Collect from the built-in simulator and verify the records; ARG
 # Files are shared out between processes: most tests wait for servers, so two cores are used better. In the
 # order of tests/conftest.py, in which the longest come first.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
-	$(BIN)/pytest -n 4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n 5 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
 samples: $(READY) ## Run seeded samples of the chaos tests and of the API fuzzer, a minute or less each

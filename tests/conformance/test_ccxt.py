@@ -221,10 +221,11 @@ def test_a_watched_book_stays_the_ledgers(simulated: "Simulated", results: Resul
     assert {book["symbol"] for book in books} == {"BTC/USDT", "币安人生/USDT"}
     for book in books:
         truth = simulated.ask(
-            "ledger/book", symbol=_slug(book["symbol"]), update_id=book["nonce"], depth=200
+            "ledger/book", symbol=_slug(book["symbol"]), update_id=book["nonce"], depth=50
         )
-        assert book["bids"] == _floats(truth["bids"])
-        assert book["asks"] == _floats(truth["asks"])
+        # Deeper levels may not have been in the library's snapshot, once the price has moved.
+        assert book["bids"][:50] == _floats(truth["bids"])
+        assert book["asks"][:50] == _floats(truth["asks"])
 
 
 def test_a_watched_ticker_counts_the_last_day(simulated: "Simulated", results: Results) -> None:

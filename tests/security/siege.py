@@ -132,6 +132,8 @@ class Siege:
             "PENSTOCK_COLLECT_BOOK_EVERY": "1",
             # Silence is noticed and given up soon, so that the attack is met in all its kinds.
             "PENSTOCK_COLLECT_RETRY_MULTIPLIER": "1",
+            # To the circuit breaker the attack is an exchange that fails: it goes on soon after.
+            "PENSTOCK_BREAKER_COOLDOWN": "2",
         }
         words = ["collect", "binance", *SYMBOLS, "--data-dir", str(self.folder), "--json"]
         process = await stack.enter_async_context(running(words, own))

@@ -8,6 +8,7 @@ from penstock.errors import BadJob, UnexpectedAnswer
 from penstock.exchanges.base import Exchange, ExchangeClient, Request, Rest
 from penstock.exchanges.paged import PagedEndpoint
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.ingest.exchange_time import exchange_ms
 from penstock.ingest.history import complete_until
 from penstock.ingest.planned_time import Budget
 from penstock.ingest.planner import Survey
@@ -42,8 +43,7 @@ class SurveyedMarket:
     @property
     def now_ms(self) -> int:
         """The exchange's time."""
-        ahead_ms = self.gateway.offset.middle_ms if self.gateway.offset else 0
-        return round(self.clock.now_ms() + ahead_ms)
+        return exchange_ms(self.gateway, self.clock)
 
     async def fetch(self, request: Request[T]) -> T:
         """Send a request."""

@@ -16,6 +16,7 @@ from penstock.exchanges.bulk_files import FileSeries
 from penstock.ingest.chunks import MAX_ATTEMPTS, Batch, Chunk, ChunkQueue
 from penstock.ingest.concurrency import FEW_TRADES
 from penstock.ingest.context import HandlerContext
+from penstock.ingest.exchange_time import exchange_ms
 from penstock.ingest.facts import (
     BackfillDone,
     BackfillStarted,
@@ -79,9 +80,7 @@ class TradeBackfill:
         async def newest() -> int | None:
             return (await gateway.fetch(exchange.rest(symbols).latest(symbol, TRADES.name))).id
 
-        ahead_ms = gateway.offset.middle_ms if gateway.offset else 0
-        now_ms = round(context.clock.now_ms() + ahead_ms)
-        bounds = TradeBounds(exchange, fetch, newest, now_ms)
+        bounds = TradeBounds(exchange, fetch, newest, exchange_ms(gateway, context.clock))
         pager = pager_for(exchange, stream, fetch, context)
         native, files = symbols.native(symbol), exchange.bulk_files
         return cls(

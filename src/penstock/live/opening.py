@@ -1,8 +1,10 @@
 """Which store of live values is used, and who closes it."""
 
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from penstock.clock import Clock
+from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.storage.cache import LiveStore, open_live_store
 
@@ -37,3 +39,26 @@ class Opening:
         if not isinstance(self._given, LiveStore) and self._open is not None:
             store, self._open = self._open, None
             await store.close()
+
+
+class LiveCache:
+    """What is kept in a store of live values. It is open while it is entered.
+
+    With an open store it need not be entered.
+    """
+
+    def __init__(self, store: StoreOrUrl, clock: Clock | None) -> None:
+        self._clock = clock or SystemClock()
+        self._opening = Opening(store, self._clock, type(self).__name__)
+
+    async def __aenter__(self) -> Self:
+        await self._opening.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._opening.close()

@@ -11,16 +11,15 @@ import platform
 from collections.abc import Mapping
 from enum import StrEnum
 from random import getrandbits
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock
 from penstock.errors import BadProcess, UnknownProcess, mask_urls
-from penstock.live.opening import Opening, StoreOrUrl
+from penstock.live.opening import LiveCache, StoreOrUrl
 from penstock.storage.cache import LiveValue
 
 SPACE = "processes"
@@ -90,7 +89,7 @@ def is_due(
     return status != written or since_ms >= beat_s * 1000
 
 
-class ProcessCache:
+class ProcessCache(LiveCache):
     """The entries, shared by all processes with the same store.
 
     Entered with ``async with``; with an open store it need not be entered.
@@ -100,23 +99,10 @@ class ProcessCache:
         self, store: StoreOrUrl = None, *, beat_s: float = BEAT_S, clock: Clock | None = None
     ) -> None:
         """``store`` is an open one or its URL; without it, the file of the default data folder."""
-        self._clock = clock or SystemClock()
-        self._opening = Opening(store, self._clock, "ProcessCache")
+        super().__init__(store, clock)
         self._beat_s = beat_s
         self._written: dict[str, tuple[ProcessInfo, int]] = {}
         """The last entry that was written for each component, and when."""
-
-    async def __aenter__(self) -> Self:
-        await self._opening.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opening.close()
 
     async def register_process(
         self,

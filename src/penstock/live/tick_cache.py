@@ -8,15 +8,13 @@ time, else by when it was received.
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock
 from penstock.errors import BadTick, MalformedSymbol, NotOurRecord
-from penstock.live.opening import Opening, StoreOrUrl
+from penstock.live.opening import LiveCache, StoreOrUrl
 from penstock.market.codec import VERSION, decode, encode, json_of
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
@@ -65,7 +63,7 @@ class Tick(Struct, frozen=True):
         return self.ticker.last
 
 
-class TickCache:
+class TickCache(LiveCache):
     """The latest ticks, shared by all processes with the same store.
 
     Entered with ``async with``, and kept open: opening a store costs more than many ticks. With an
@@ -81,21 +79,8 @@ class TickCache:
         clock: Clock | None = None,
     ) -> None:
         """``store`` is an open one or its URL; without it, the file of the default data folder."""
-        self._clock = clock or SystemClock()
-        self._opening = Opening(store, self._clock, "TickCache")
+        super().__init__(store, clock)
         self._ttl_ms, self._stale_ms = round(ttl_s * 1000), round(stale_after_s * 1000)
-
-    async def __aenter__(self) -> Self:
-        await self._opening.open()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opening.close()
 
     @property
     def where(self) -> str:

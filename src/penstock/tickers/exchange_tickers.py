@@ -32,15 +32,13 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 from penstock.telemetry import Fact
 from penstock.tickers.credentials import Access
 from penstock.tickers.entries import SymbolEntries
-from penstock.tickers.facts import CallbackFailed, SymbolFailed, SymbolsSubscribed
+from penstock.tickers.facts import CallbackFailed, SymbolFailed, SymbolsSubscribed, symbols_failed
 from penstock.tickers.services import TickerServices
 
 OnTick = Callable[[Ticker], Awaitable[object] | object]
 """Receives every tick. An exchange's ticks wait for it; its errors are logged."""
 
 _AGAIN = Backoff(first_s=1.0, longest_s=30.0)
-_NAMED = 10
-"""The most symbols that one fact names."""
 
 
 class ExchangeTickers:
@@ -274,14 +272,8 @@ class ExchangeTickers:
                 reported.add(symbol)
                 kinds.setdefault(type(error).__name__, []).append(symbol)
         for symbols in kinds.values():
-            self._emit(
-                SymbolFailed(
-                    exchange=self._exchange.name,
-                    symbols=tuple(symbol.unified for symbol in symbols[:_NAMED]),
-                    count=len(symbols),
-                    reason=str(self.failures[symbols[0]]),
-                )
-            )
+            reason = str(self.failures[symbols[0]])
+            self._emit(symbols_failed(self._exchange.name, symbols, reason))
 
     async def _ended(self, streaming: asyncio.Task[None]) -> None:
         """Forget streams that ended by an error: they are opened again."""

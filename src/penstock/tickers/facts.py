@@ -1,9 +1,13 @@
 """Facts about ticker daemons and the collection of ticks, each with the logger of its part."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, Level
 
+_NAMED = 10
+"""The most symbols that one fact names."""
 _DAEMON, _LIVE = "penstock.ticker.daemon", "penstock.ticker.live"
 
 
@@ -67,6 +71,12 @@ class SymbolFailed(Fact, frozen=True, kw_only=True):
     count: int
     reason: str
     """That of the first."""
+
+
+def symbols_failed(exchange: str, symbols: Sequence[Symbol], reason: str) -> SymbolFailed:
+    """The fact that these symbols cannot be collected."""
+    named = tuple(symbol.unified for symbol in symbols[:_NAMED])
+    return SymbolFailed(exchange=exchange, symbols=named, count=len(symbols), reason=reason)
 
 
 class SymbolsSubscribed(Fact, frozen=True, kw_only=True):

@@ -13,13 +13,12 @@ from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to
 from penstock.tickers.exchange_tickers import ExchangeTickers, OnTick
-from penstock.tickers.facts import SymbolFailed
+from penstock.tickers.facts import symbols_failed
 from penstock.tickers.model import TickerSymbol, exchange_of
 from penstock.tickers.services import TickerServices, open_services
 
 _SETTLE_S = 5.0
 """How long the start waits for exchanges that do not answer."""
-_NAMED = 10
 
 
 class LiveTickerCollector:
@@ -188,9 +187,4 @@ class LiveTickerCollector:
     def _skip(self, exchange: str, symbols: Sequence[Symbol], error: PenstockError) -> None:
         if exchange not in self._skipped:
             self._skipped.add(exchange)
-            named = tuple(symbol.unified for symbol in symbols[:_NAMED])
-            self._listener(
-                SymbolFailed(
-                    exchange=exchange, symbols=named, count=len(symbols), reason=str(error)
-                )
-            )
+            self._listener(symbols_failed(exchange, symbols, str(error)))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench._sides import ROOT, Answer, our_python, running
-from bench.sim import Server
+from bench.sim import Server, listening
 
 RATE = 10
 """Requests a second that the exchange allows."""
@@ -74,13 +74,8 @@ def simulating(latency_s: float, **settings: str) -> Iterator[Server]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["listening"]
-        yield Server(process.pid, int(address.rpartition(":")[2]))
-    finally:
-        process.terminate()
-        process.communicate()
+    with listening(process) as server:
+        yield server
 
 
 def arrivals(server: Server) -> list[dict[str, Any]]:

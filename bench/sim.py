@@ -71,6 +71,18 @@ class Server:
 
 
 @contextmanager
+def listening(process: subprocess.Popen[bytes]) -> Iterator[Server]:
+    """The server of a process that prints its address first; terminated in the end."""
+    try:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["listening"]
+        yield Server(process.pid, int(address.rpartition(":")[2]))
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@contextmanager
 def serving() -> Iterator[Server]:
     """Start the server on the first core and move this process to the last."""
     cores = sorted(os.sched_getaffinity(0))
@@ -87,12 +99,9 @@ def serving() -> Iterator[Server]:
     )
     os.sched_setaffinity(0, {cores[-1]})
     try:
-        assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["listening"]
-        yield Server(process.pid, int(address.rpartition(":")[2]))
+        with listening(process) as server:
+            yield server
     finally:
-        process.terminate()
-        process.communicate()
         os.sched_setaffinity(0, cores)
 
 

@@ -7,6 +7,7 @@ invalid value is an error with the setting, its source and the allowed values, r
 anything starts.
 """
 
+from penstock.config.collecting import Collect, Fetch, FetchKind, Ingest, Jobs, Tickers
 from penstock.config.loading import (
     Loaded,
     describe,
@@ -17,28 +18,10 @@ from penstock.config.loading import (
 )
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
-from penstock.config.settings import (
-    Api,
-    Breaker,
-    Bus,
-    Collect,
-    Exchanges,
-    Fetch,
-    FetchKind,
-    Ingest,
-    Jobs,
-    Keep,
-    Live,
-    Logging,
-    Metrics,
-    Publish,
-    Requests,
-    Secret,
-    Settings,
-    State,
-    Storage,
-    Tickers,
-)
+from penstock.config.requesting import Breaker, Exchanges, Requests
+from penstock.config.secret import Secret
+from penstock.config.serving import Api, Bus, Metrics, Publish
+from penstock.config.settings import Logging, Settings
 from penstock.config.short_names import named_symbols, short_names
 from penstock.config.simulator import (
     SimulatedBinance,
@@ -47,6 +30,7 @@ from penstock.config.simulator import (
     SimulatedUpbit,
     Simulator,
 )
+from penstock.config.storing import Keep, Live, State, Storage
 
 __all__ = [
     "RENAMED",

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.config.renamed import RENAMED, ignored, used_instead
-from penstock.config.settings import Secret
+from penstock.config.secret import Secret
 from penstock.errors import ConfigError, mask_urls, near_matches
 
 S = TypeVar("S", bound=Struct)

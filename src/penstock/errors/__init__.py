@@ -92,6 +92,7 @@ from penstock.errors.base import (
     MissingExtra,
     PenstockError,
     PortInUse,
+    hint,
     mask_urls,
     near_matches,
 )
@@ -219,6 +220,7 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hint",
     "is_failure",
     "mask_urls",
     "near_matches",

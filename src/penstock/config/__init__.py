@@ -16,6 +16,7 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.monitoring import Alerts, Stats
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
@@ -34,6 +35,7 @@ from penstock.config.storing import Keep, Live, State, Storage
 
 __all__ = [
     "RENAMED",
+    "Alerts",
     "Api",
     "Breaker",
     "Bus",
@@ -60,6 +62,7 @@ __all__ = [
     "SimulatedUpbit",
     "Simulator",
     "State",
+    "Stats",
     "Storage",
     "Text",
     "Tickers",

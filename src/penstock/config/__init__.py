@@ -9,6 +9,7 @@ anything starts.
 
 from penstock.config.collecting import Collect, Fetch, FetchKind, Ingest, Jobs, Tickers
 from penstock.config.loading import Loaded, load
+from penstock.config.monitoring import Alerts, Stats
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
@@ -36,6 +37,7 @@ from penstock.config.storing import Keep, Live, State, Storage
 
 __all__ = [
     "RENAMED",
+    "Alerts",
     "Api",
     "Breaker",
     "Bus",
@@ -63,6 +65,7 @@ __all__ = [
     "SimulatedUpbit",
     "Simulator",
     "State",
+    "Stats",
     "Storage",
     "Text",
     "Tickers",

@@ -16,6 +16,7 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.operating import Up, UpExchange
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
@@ -63,6 +64,8 @@ __all__ = [
     "Storage",
     "Text",
     "Tickers",
+    "Up",
+    "UpExchange",
     "describe",
     "environment_name",
     "load",

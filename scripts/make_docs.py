@@ -277,12 +277,14 @@ def _section(section: str, struct: type[Struct]) -> Iterator[str]:
     for field, hint in get_type_hints(struct).items():
         if is_section(hint):
             yield from _section(f"{section}.{field}", hint)
+        elif table := table_of(hint):
+            yield from _table_of_tables(f"{section}.{field}", table)
 
 
 def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
     defaults, notes = struct(), field_notes(struct)
     for field, hint in get_type_hints(struct, include_extras=True).items():
-        if is_section(hint):
+        if is_section(hint) or table_of(hint):
             continue
         default: Any = getattr(defaults, field)
         shown = ",".join(default) if isinstance(default, tuple) else default

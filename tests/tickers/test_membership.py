@@ -98,6 +98,8 @@ async def test_while_the_store_does_not_answer_the_last_members_count(
         assert [type(each) for each in facts] == [SymbolsNotRead], "said once"
         monkeypatch.setattr(store, "put", put)
         await clock.advance(1.0)
+        assert a.members == BOTH, "b may be about to renew its lease"
+        await clock.advance(6.0)
         assert a.members == ALONE
 
 

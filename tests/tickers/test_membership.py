@@ -119,6 +119,7 @@ async def test_after_the_store_was_emptied_nobody_takes_the_others_symbols(
     a, b = Membership(store, A, clock), Membership(store, B, clock)
     await b.join()
     await a.join()
+    await b.join()
     async with running(b):
         await clock.advance(1.0)
         async with running(a):

@@ -205,6 +205,7 @@ async def test_growth_survives_a_restart_because_samples_are_stored(data: Path) 
 
     [disk] = found.disks
     assert disk.growth_bytes_per_day == pytest.approx(10 * 4096 * 6 * 24)
+    assert disk.growth_bytes_per_day is not None
     assert disk.days_until_full == pytest.approx(disk.free_bytes / disk.growth_bytes_per_day)
     assert len((await stored_samples(store, "a"))[str(data)]) == 8
     assert await read_statistics(store) == [found]

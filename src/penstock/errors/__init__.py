@@ -93,7 +93,6 @@ from penstock.errors.base import (
     PenstockError,
     PortInUse,
     hint,
-    mask_urls,
     near_matches,
 )
 from penstock.errors.limits import (
@@ -104,6 +103,7 @@ from penstock.errors.limits import (
     UnknownCategory,
 )
 from penstock.errors.live import BadProcess, BadSymbol, BadTick, UnknownProcess
+from penstock.errors.masking import hide, mask_urls, password_in
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -220,8 +220,10 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hide",
     "hint",
     "is_failure",
     "mask_urls",
     "near_matches",
+    "password_in",
 ]

@@ -175,6 +175,21 @@ def test_no_traceback_shows_a_secret(capsys: pytest.CaptureFixture[str], style: 
     assert not shown_in(said)
 
 
+@pytest.mark.parametrize("style", ["json", "human"])
+def test_a_traceback_has_no_local_variables(capsys: pytest.CaptureFixture[str], style: str) -> None:
+    made = "-".join(("made", "of", "parts"))
+    with _logging_restored():
+        configure_logging(style)
+        try:
+            raise ValueError(len(made))
+        except ValueError:
+            logging.getLogger("penstock").exception("crashed")
+    said = capsys.readouterr().err
+
+    assert "ValueError" in said
+    assert made not in said
+
+
 def _crash(secret: str) -> None:
     revealed = [secret, {"url": f"redis://me:{secret}@cache"}]  # what rich shows as a local
     try:

@@ -98,7 +98,6 @@ from penstock.errors.base import (
     PenstockError,
     PortInUse,
     hint,
-    mask_urls,
     near_matches,
 )
 from penstock.errors.limits import (
@@ -109,6 +108,7 @@ from penstock.errors.limits import (
     UnknownCategory,
 )
 from penstock.errors.live import BadProcess, BadSymbol, BadTick, UnknownProcess
+from penstock.errors.masking import hide, mask_urls, password_in
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -229,8 +229,10 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hide",
     "hint",
     "is_failure",
     "mask_urls",
     "near_matches",
+    "password_in",
 ]

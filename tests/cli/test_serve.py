@@ -154,7 +154,8 @@ def test_a_worker_shows_what_it_counts_where_a_port_is_set(tmp_path: Path, excha
 
 def test_metrics_of_all_processes_are_served_and_those_of_a_killed_one_end(tmp_path: Path) -> None:
     def up(process: str) -> str:
-        text = urllib.request.urlopen(f"{address}/metrics", timeout=PATIENCE_S).read().decode()
+        with urllib.request.urlopen(f"{address}/metrics", timeout=PATIENCE_S) as answer:
+            text = str(answer.read(), "utf-8")
         found = [
             line for line in text.splitlines() if line.startswith("process_resident_memory_bytes{")
         ]

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from penstock.config.collecting import Collect, Fetch, Ingest, Jobs, Tickers
 from penstock.config.monitoring import Alerts, Stats
+from penstock.config.operating import Up
 from penstock.config.plans import ConnectorPlan
 from penstock.config.requesting import Breaker, Exchanges, Requests
 from penstock.config.serving import Api, Bus, Metrics, Publish
@@ -48,4 +49,5 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bus: Bus = Bus()
     stats: Stats = Stats()
     alerts: Alerts = Alerts()
+    up: Up = Up()
     connectors: dict[str, ConnectorPlan] = {}

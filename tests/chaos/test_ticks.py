@@ -18,6 +18,8 @@ from typing import Any
 from tests.chaos.ticking import SLACK_S, EntryWrites, Scene, Watch, start
 from tests.waiting import PATIENCE_S
 
+from penstock.live import ProcessStatus
+
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 0)
 """How long it goes on; every trouble comes once in any case."""
@@ -85,15 +87,28 @@ async def expire(scene: Scene) -> float:
         await scene.hold()
         await asyncio.sleep(TTL_S + 2 * SLACK_S)
     await asyncio.sleep(2 * SLACK_S)  # the reader is watching
-    # The others send the present tick whenever they are subscribed to again.
+    # The others send the present tick with every subscription.
     left = [each.key for each in await scene.cache.get_all() if each.exchange == "binance"]
     assert not left, f"expired, and served: {left[:5]}"
     await scene.release()
     return 0.0
 
 
+async def stall(scene: Scene) -> float:
+    """Streams deliver nothing on live connections: their entries say so, and they go on."""
+    await scene.hold()
+    began = time.monotonic()
+    # The others send the present tick whenever they are subscribed to again.
+    component = "binance:FAST01/USDT"
+    await scene.until_entry(component, lambda entry: entry.message.startswith("Stalled"))
+    took_s = time.monotonic() - began
+    await scene.release()
+    await scene.until_entry(component, lambda entry: entry.status is ProcessStatus.RUNNING)
+    return took_s
+
+
 TROUBLES: dict[str, Callable[[Scene], Awaitable[float]]] = {
-    each.__name__: each for each in (stand_still, kill, restart, pause, expire)
+    each.__name__: each for each in (stand_still, kill, restart, pause, expire, stall)
 }
 
 

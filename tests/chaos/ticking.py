@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -240,9 +240,16 @@ class Scene:
             assert took_s < within_s, f"{len(wrong)} after {took_s:.1f} s: {wrong[:3]}"
             await asyncio.sleep(POLL_S)
 
-    async def entries(self) -> dict[str, ProcessInfo]:
-        found = await self.processes.get_processes(ProcessType.TICK)
-        return {each.component: each for each in found}
+    async def until_entry(self, component: str, holds: Callable[[ProcessInfo], bool]) -> None:
+        """Wait until something holds of an entry."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = await self.processes.get_processes(ProcessType.TICK)
+            entry = {each.component: each for each in found}.get(component)
+            if entry is not None and holds(entry):
+                return
+            assert time.monotonic() < deadline, entry
+            await asyncio.sleep(POLL_S)
 
     async def frames_sent(self) -> dict[str, int]:
         told = [await each.ask(self.http, "state") for each in self.markets]

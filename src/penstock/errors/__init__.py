@@ -61,6 +61,9 @@ PenstockError
 ├── BadProcess             a process cannot be registered as it is described; ``field`` says why
 ├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
+├── SupervisorRunning      another supervisor runs on that data folder
+├── NoSupervisor           no supervisor runs on that data folder: start it
+├── NotSupervised          the supervisor has no process of that name
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
@@ -85,7 +88,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from penstock.errors.asking import SUSPENDED, UNAVAILABLE, is_failure
+from penstock.errors.asking import SUSPENDED, TEMPORARY, UNAVAILABLE, is_failure, may_pass
 from penstock.errors.base import (
     BusUnreachable,
     ConfigError,
@@ -133,6 +136,7 @@ from penstock.errors.storage import (
     UnusableId,
     VersionChanged,
 )
+from penstock.errors.supervising import NoSupervisor, NotSupervised, SupervisorRunning
 from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
@@ -151,6 +155,7 @@ from penstock.errors.work import (
 
 __all__ = [
     "SUSPENDED",
+    "TEMPORARY",
     "UNAVAILABLE",
     "AlreadyExists",
     "BadCost",
@@ -189,10 +194,12 @@ __all__ = [
     "NoAnswer",
     "NoData",
     "NoDataset",
+    "NoSupervisor",
     "NotCollected",
     "NotLocked",
     "NotOurRecord",
     "NotStreaming",
+    "NotSupervised",
     "PenstockError",
     "PortInUse",
     "ProductLocked",
@@ -202,6 +209,7 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "StoreUnreachable",
+    "SupervisorRunning",
     "UnexpectedAnswer",
     "UnfinishedJob",
     "UnknownCategory",
@@ -221,5 +229,6 @@ __all__ = [
     "WaitTimedOut",
     "is_failure",
     "mask_urls",
+    "may_pass",
     "near_matches",
 ]

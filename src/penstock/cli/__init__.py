@@ -29,7 +29,7 @@ _COMMANDS = (
     "demo", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest", "work",
     "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail",
     "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "sim", "judge",
-    "config",
+    "config", "init", "stats",
 )  # fmt: skip
 
 

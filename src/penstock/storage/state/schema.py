@@ -194,6 +194,12 @@ SYMBOLS = Table(
 
 LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
 
+CHECKPOINTS = Table(
+    name="checkpoints", fields={"log_id": "text", "backup": "text", "state": "text"}
+)
+
+BACKUPS = Table(name="backups", fields={"log_id": "text"})
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -212,4 +218,5 @@ SCHEMA: Schema = (
     (BREAKERS,),
     (LOCKS,),
     (SYMBOLS,),
+    (CHECKPOINTS, BACKUPS),
 )

@@ -16,6 +16,7 @@ from penstock.config.loading import (
     setting_names,
     table_of,
 )
+from penstock.config.operating import Backup
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
@@ -35,6 +36,7 @@ from penstock.config.storing import Keep, Live, State, Storage
 __all__ = [
     "RENAMED",
     "Api",
+    "Backup",
     "Breaker",
     "Bus",
     "Collect",

@@ -27,7 +27,7 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus")
 _COMMANDS = (
     "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status",
     "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors",
-    "jobs", "symbols", "markets", "log", "backup", "sim", "judge", "config",
+    "jobs", "symbols", "markets", "log", "backup", "sim", "judge", "config", "init", "stats",
 )  # fmt: skip
 
 

@@ -65,6 +65,10 @@ PenstockError
 ├── BadProcess             a process cannot be registered as it is described; ``field`` says why
 ├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
+├── BackupRunning          another backup of the store, or into the folder, is being made: wait
+├── NoBackup               there is no such backup, or no folder for backups is set
+├── BadBackup              an archive is damaged, or penstock did not make it: use another
+├── FolderNotEmpty         a backup is restored into an empty or a new folder only
 └── StorageError           the storage operation failed: check the disk
     ├── StorageFull        no space is left: free some
     ├── LogDamaged         files of the log are not as they were written: repair it
@@ -90,12 +94,14 @@ from penstock.errors.answers import (
     WaitTimedOut,
 )
 from penstock.errors.asking import SUSPENDED, UNAVAILABLE, is_failure
+from penstock.errors.backup import BackupRunning, BadBackup, FolderNotEmpty, NoBackup
 from penstock.errors.base import (
     BusUnreachable,
     ConfigError,
     MissingExtra,
     PenstockError,
     PortInUse,
+    hint,
     mask_urls,
     near_matches,
 )
@@ -158,6 +164,8 @@ __all__ = [
     "SUSPENDED",
     "UNAVAILABLE",
     "AlreadyExists",
+    "BackupRunning",
+    "BadBackup",
     "BadCost",
     "BadFile",
     "BadJob",
@@ -178,6 +186,7 @@ __all__ = [
     "CostExceedsLimit",
     "ExchangeError",
     "ExchangeUnreachable",
+    "FolderNotEmpty",
     "GapError",
     "GapOverlaps",
     "JobEnded",
@@ -192,6 +201,7 @@ __all__ = [
     "NeverSent",
     "NewerStore",
     "NoAnswer",
+    "NoBackup",
     "NoData",
     "NoDataset",
     "NotCollected",
@@ -228,6 +238,7 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hint",
     "is_failure",
     "mask_urls",
     "near_matches",

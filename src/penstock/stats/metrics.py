@@ -24,6 +24,7 @@ from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.stats.error_metrics import ErrorMetrics
 from penstock.stats.keep_metrics import KeepMetrics
+from penstock.stats.storage_metrics import StorageMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
 
@@ -92,6 +93,8 @@ class Metrics:
         )  # fmt: skip
         self._fetches = _FetchMetrics(registry)
         self._keeping = KeepMetrics(registry)
+        self._storage = StorageMetrics()
+        registry.register(self._storage)
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
@@ -99,6 +102,7 @@ class Metrics:
         self._streams.count(fact)
         self._fetches.count(fact)
         self._keeping.count(fact)
+        self._storage.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()

@@ -94,6 +94,12 @@ class ExchangeTickers:
             self.entries.failed(symbol, str(error), final=True)
         return error
 
+    def write_again(self) -> None:
+        """Write the last tick of each symbol, and all entries, since the store has lost them."""
+        for ticker in self.entries.latest():
+            self._services.writer.offer(ticker)
+        self.entries.renew()
+
     async def settled(self) -> None:
         """Wait until everything that is wanted now was attempted."""
         done = asyncio.get_running_loop().create_future()

@@ -194,6 +194,14 @@ SYMBOLS = Table(
 
 LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
 
+STATISTICS = Table(name="statistics", fields={"at": "int"})
+
+ALERTS = Table(
+    name="alerts",
+    fields={"state": "text", "changed_at": "int"},
+    indexes=(("changed_at",),),
+)
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -212,4 +220,5 @@ SCHEMA: Schema = (
     (BREAKERS,),
     (LOCKS,),
     (SYMBOLS,),
+    (STATISTICS, ALERTS),
 )

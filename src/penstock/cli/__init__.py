@@ -28,6 +28,7 @@ _COMMANDS = (
     "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status",
     "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors",
     "jobs", "symbols", "markets", "log", "sim", "judge", "config", "init", "stats",
+    "alerts",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.stats.test_scraping import seen
 
 from penstock.api.examples import connector
+from penstock.backup.outcome import BackupOutcome
 from penstock.config import Alerts
 from penstock.connectors.stops import Stop
 from penstock.coverage.model import GapRow
@@ -120,11 +121,12 @@ def test_failed_backups_and_processes_that_were_given_up() -> None:
     problems = ["work:0 given up: exit code 1", "serve waiting: exit code 2"]
     supervisor = seen("up", FOLDER, 1, problems=problems)
 
-    conditions = found(
-        QUIET._replace(processes=[supervisor], backups={"a:/data": "the disk is full"})
-    )
+    good = BackupOutcome(log_id="1", folder="/data", host="a", at_ms=NOW_MS)
+    bad = replace(good, log_id="2", host="b", problem="The disk is full.")
 
-    assert set(conditions) == {"backup/a:/data", "crash_loop/up/work:0"}
+    conditions = found(QUIET._replace(processes=[supervisor], backups=[good, bad]))
+
+    assert set(conditions) == {"backup/b:/data", "crash_loop/up/work:0"}
     assert "penstock restart work:0" in conditions["crash_loop/up/work:0"]
 
 

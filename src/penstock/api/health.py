@@ -8,6 +8,7 @@ from litestar import Response, get
 from msgspec import Struct
 
 from penstock.api.app_state import AppState, GivenState, json_answer
+from penstock.backup.outcome import read_outcomes
 from penstock.connectors.breaker import all_breakers
 from penstock.connectors.counters import fleet_counters
 from penstock.errors import StorageError
@@ -76,6 +77,7 @@ async def fleet_metrics(app_state: AppState) -> bytes:
         counters,
         gaps=await open_gaps(store),
         breakers=await all_breakers(store),
+        backups=await read_outcomes(store),
         alerts=(await read_alerts(store)).values(),
     )
 

@@ -6,6 +6,7 @@ A rule is a function of ``Inputs``; a new one is added to ``RULES``.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from penstock.backup.outcome import BackupOutcome
 from penstock.config import Alerts
 from penstock.connectors.model import Connector
 from penstock.coverage.model import GapRow
@@ -39,8 +40,8 @@ class Inputs(NamedTuple):
     breakers: Mapping[str, Breaker] = {}
     """By exchange."""
     statistics: Sequence[StorageStatistics] = ()
-    backups: Mapping[str, str] = {}
-    """By data folder: why the last backup failed."""
+    backups: Sequence[BackupOutcome] = ()
+    """How the last backup of each data folder ended."""
     starts: Mapping[str, int] = {}
     """By status: how often the process was started in the last minutes."""
 
@@ -135,9 +136,11 @@ def full_disks(inputs: Inputs) -> Iterator[Condition]:
 
 def failed_backups(inputs: Inputs) -> Iterator[Condition]:
     """Data folders whose last backup failed."""
-    for folder, problem in inputs.backups.items():
-        words = f"the last backup failed: {problem}. See: penstock backup list"
-        yield Condition(rule="backup", subject=folder, message=words, severity="critical")
+    for backup in inputs.backups:
+        if backup.problem:
+            words = f"the last backup failed: {backup.problem} See: penstock backup list"
+            subject = f"{backup.host}:{backup.folder}"
+            yield Condition(rule="backup", subject=subject, message=words, severity="critical")
 
 
 def down(inputs: Inputs) -> Iterator[Condition]:

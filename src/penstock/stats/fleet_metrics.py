@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from penstock.backup.outcome import BackupOutcome
 from penstock.connectors.model import Connector
 from penstock.coverage.model import GapRow
 from penstock.resilience.breaker import Breaker
@@ -24,6 +25,7 @@ def fleet_text(
     *,
     gaps: Sequence[GapRow] = (),
     breakers: Mapping[str, Breaker] | None = None,
+    backups: Sequence[BackupOutcome] = (),
     alerts: Iterable[Alert] = (),
 ) -> bytes:
     """The metrics from the state store, in Prometheus' text format."""
@@ -36,6 +38,7 @@ def fleet_text(
         for state, count in counts.items():
             states.labels(exchange, state).set(count)
     _add_problems(gaps, breakers or {}, alerts, registry)
+    _add_backups(backups, registry)
     return generate_latest(registry)
 
 
@@ -66,6 +69,24 @@ def _add_problems(
     )
     for alert in alerts:
         firing.labels(alert.rule, alert.severity).inc(alert.state == "firing")
+
+
+def _add_backups(backups: Sequence[BackupOutcome], registry: CollectorRegistry) -> None:
+    def gauge(name: str, words: str) -> Gauge:
+        return Gauge(f"penstock_backup_{name}", words, ["host", "folder"], registry=registry)
+
+    failed = gauge("failed", "Whether the last backup failed, or its rehearsal.")
+    made = gauge("last_timestamp_seconds", "When the last backup was made.")
+    verified = gauge("verified_timestamp_seconds", "When a backup was last restored and checked.")
+    size = gauge("bytes", "Size of the last backup.")
+    for each in backups:
+        place = each.host, each.folder
+        failed.labels(*place).set(bool(each.problem))
+        if each.made_ms is not None:
+            made.labels(*place).set(each.made_ms / 1000)
+            size.labels(*place).set(each.size_bytes)
+        if each.verified_ms is not None:
+            verified.labels(*place).set(each.verified_ms / 1000)
 
 
 def _add_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
@@ -150,5 +171,8 @@ def _add_connectors(connectors: Sequence[Connector], registry: CollectorRegistry
         active.labels(name).set(connector.status == "active")
 
 
-FLEET_FAMILIES = frozenset(families(fleet_text([], {})))
-"""What a server knows of all processes together."""
+_FAMILIES = families(fleet_text([], {}))
+FLEET_FAMILIES = frozenset(
+    _FAMILIES | {f"{each.removesuffix('_total')}_created" for each in _FAMILIES}
+)
+"""What a server knows of all processes together, and when it was first counted."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock.backup.outcome import read_outcomes
 from penstock.config import Alerts
 from penstock.connectors.breaker import all_breakers
 from penstock.connectors.manager import ConnectorManager
@@ -32,6 +33,7 @@ async def read_inputs(store: StateStore, settings: Alerts, starts: StartCounter)
         await ConnectorManager(store).find(limit=_MOST_CONNECTORS),
         await all_breakers(store),
         await read_statistics(store),
+        await read_outcomes(store),
         starts=starts.observe(processes, now_ms),
     )
 

@@ -28,8 +28,8 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 _COMMANDS = (
     "demo", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest", "work",
     "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail",
-    "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "sim", "judge",
-    "config", "init", "stats",
+    "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "backup", "sim",
+    "judge", "config", "init", "stats",
 )  # fmt: skip
 
 

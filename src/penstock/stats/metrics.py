@@ -24,6 +24,7 @@ from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.stats.error_metrics import ErrorMetrics
 from penstock.stats.keep_metrics import KeepMetrics
+from penstock.stats.merging import families
 from penstock.stats.storage_metrics import StorageMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
@@ -304,3 +305,7 @@ def _add_connectors(connectors: Sequence[Connector], registry: CollectorRegistry
         saturated.labels(name).inc(connector.saturation_count)
         blocked.labels(name).set((connector.blocked_until or 0) / 1000)
         active.labels(name).set(connector.status == "active")
+
+
+FLEET_FAMILIES = frozenset(families(fleet_text([], {})))
+"""What a server knows of all processes together."""

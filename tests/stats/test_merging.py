@@ -9,8 +9,9 @@ from prometheus_client import Counter as CounterMetric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from penstock.stats.fleet_metrics import FLEET_FAMILIES
 from penstock.stats.merging import ProcessText, families, merge
-from penstock.stats.metrics import FLEET_FAMILIES, Metrics
+from penstock.stats.metrics import Metrics
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=6)
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from tests.waiting import PATIENCE_S
 
 from penstock.runtime.status import ProcessStatus, SeenProcess, this_machine
+from penstock.stats.fleet import named
 from penstock.stats.merging import merge
-from penstock.stats.scraping import FleetScraper, named, processes_text
+from penstock.stats.scraping import FleetScraper, processes_text
 from penstock.stats.sockets import read_from, served_on, socket_file
 
 HOST, PID = this_machine()

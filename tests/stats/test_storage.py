@@ -251,7 +251,7 @@ async def test_the_gauges_have_the_names_of_the_specification(data: Path) -> Non
 
 
 def test_the_settings_name_what_is_measured(tmp_path: Path) -> None:
-    from penstock.app.statistics import reporter_of  # noqa: PLC0415
+    from penstock.app.monitoring import reporter_of  # noqa: PLC0415
 
     settings = Settings(collect=Collect(data_dir=str(tmp_path)))
     found = reporter_of(settings, lambda: KnownSizes([], []), ManualClock(0))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.tickers.conftest import BTC, ETH, Simulate, entries, settings_for, ticked, until
 
 from penstock.collect.facts import StreamRecovered, StreamStalled
+from penstock.collect.stall_detector import StallDetector
 from penstock.live import ProcessStatus
 from penstock.market.events import Event
 from penstock.simulator.engine.server import SimulatorServer
@@ -88,7 +89,7 @@ async def test_a_detector_that_fails_is_started_again_and_hurts_no_tick(
     async def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(stalls_module.StallDetector, "run", fail)
+    monkeypatch.setattr(StallDetector, "run", fail)
     collector = LiveTickerCollector(
         [BTC], settings=settings_for(tmp_path, server), listener=facts.append
     )

@@ -8,11 +8,16 @@ from litestar import Response, get
 from msgspec import Struct
 
 from penstock.api.app_state import AppState, GivenState, json_answer
+from penstock.backup.outcome import read_outcomes
+from penstock.connectors.breaker import all_breakers
 from penstock.connectors.counters import fleet_counters
 from penstock.errors import StorageError
 from penstock.runtime.status import SeenProcess, read_processes
+from penstock.stats.alert_store import read_alerts
+from penstock.stats.fleet_metrics import FLEET_FAMILIES, fleet_text, store_text
+from penstock.stats.inputs import open_gaps
 from penstock.stats.merging import ProcessText, merge
-from penstock.stats.metrics import CONTENT_TYPE, FLEET_FAMILIES, fleet_text, store_text
+from penstock.stats.metrics import CONTENT_TYPE
 from penstock.stats.scraping import processes_text
 
 _MOST_CONNECTORS = 1000
@@ -66,7 +71,15 @@ async def fleet_metrics(app_state: AppState) -> bytes:
     store = app_state.store
     connectors = await app_state.connectors.find(limit=_MOST_CONNECTORS)
     jobs, counters = await app_state.job_service.counts(), await fleet_counters(store)
-    return fleet_text(connectors, jobs, counters)
+    return fleet_text(
+        connectors,
+        jobs,
+        counters,
+        gaps=await open_gaps(store),
+        breakers=await all_breakers(store),
+        backups=await read_outcomes(store),
+        alerts=(await read_alerts(store)).values(),
+    )
 
 
 ROUTES = [alive, ready, metrics]

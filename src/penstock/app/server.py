@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.app.admin import admin_on
 from penstock.app.dataset import configured_dataset
 from penstock.app.extras import installed_with
+from penstock.app.monitoring import alerting_of
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.live import live_url
@@ -46,4 +47,5 @@ async def open_server(
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"
         process.running(lambda: Report(doing=f"serving {server.url}"))
+        process.start(alerting_of(settings, store, clock, listener).run())
         yield server

@@ -26,10 +26,7 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest", "work",
-    "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail",
-    "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "sim", "judge",
-    "config", "init", "stats",
+    "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "sim", "judge", "config", "init", "stats", "alerts", "up", "restart", "start", "stop", "backup",
 )  # fmt: skip
 
 

@@ -1,14 +1,14 @@
 """Reads the metrics of all processes that share the data folder, and how the fleet's are."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from penstock.runtime.status import SeenProcess, this_machine
+from penstock.stats.fleet import is_expected, is_up, named
 from penstock.stats.merging import ProcessText
 from penstock.stats.sockets import read_from, socket_file
 
@@ -63,43 +63,6 @@ class FleetScraper:
                 continue
             return ProcessText(name, text)
         return None
-
-
-def is_expected(seen: SeenProcess) -> bool:
-    """Whether a process should be running."""
-    return seen.status.state in ("starting", "running")
-
-
-def is_up(seen: SeenProcess) -> bool:
-    """Whether a process runs and says so."""
-    return is_expected(seen) and not seen.gone
-
-
-def named(seen: Iterable[SeenProcess]) -> dict[str, SeenProcess]:
-    """Processes by their names in metrics: unique, and as short as possible.
-
-    Stopped ones are left out, and ones whose place another has taken, such as a new container.
-    """
-    left = [each for each in seen if each.status.state != "stopped"]
-    running = {_place(each) for each in left if is_up(each)}
-    left = [each for each in left if is_up(each) or _place(each) not in running]
-    found: dict[str, SeenProcess] = {}
-    names = Counter(each.status.name for each in left)
-    hosts = Counter((each.status.name, each.status.host) for each in left)
-    for each in left:
-        status = each.status
-        name = status.name
-        if names[name] > 1:
-            name += f"@{status.host}"
-            if hosts[status.name, status.host] > 1:
-                name += f":{status.folder}"
-        # The ids differ, though all else may be the same.
-        found[name if name not in found else f"{name}#{each.id}"] = each
-    return found
-
-
-def _place(seen: SeenProcess) -> tuple[str, str]:
-    return seen.status.folder, seen.status.name
 
 
 def processes_text(scraped: Scraped) -> bytes:

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from tests.servers import RedisServer
@@ -78,7 +79,7 @@ async def until_even(observer: Observer) -> float:
     return time.monotonic() - began
 
 
-async def kill_again_and_again(folder: Path) -> dict[str, object]:
+async def kill_again_and_again(folder: Path) -> dict[str, Any]:
     luck = random.Random(SEED)
     store = await open_store(f"sqlite:{folder / 'state.db'}")
     for symbol in SYMBOLS:

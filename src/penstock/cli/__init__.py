@@ -26,10 +26,10 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest", "work",
-    "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail",
-    "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "backup", "sim",
-    "judge", "config", "init", "stats", "alerts",
+    "demo", "init", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest",
+    "work", "keep", "serve", "bus", "apply", "status", "stats", "alerts", "ticks", "coverage",
+    "gaps", "verify", "tail", "replay", "export", "query", "connectors", "jobs", "symbols",
+    "markets", "log", "backup", "sim", "judge", "config",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Settings of operation: what runs, how it is supervised, and backups."""
+"""Settings of operation: what runs and how it is supervised, backups, disk space."""
 
 from typing import Annotated, Literal
 
@@ -89,3 +89,11 @@ class Backup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     as the data."""
     checkpoint_timeout: Seconds = 60.0
     """Seconds within which the processes that write the log must have copied their slots."""
+    remote: str = ""
+    """A remote of rclone and a folder on it, such as ``s3:bucket/penstock``, or a folder of this
+    machine: the backups are copied there, and back if they are lost here. Empty: they are not. Its
+    secrets belong into rclone's own configuration or variables (docs/backup-remote.md)."""
+    rclone: str = "rclone"
+    """The program that copies to the remote."""
+    remote_timeout: Seconds = 300.0
+    """Seconds without progress after which rclone is killed."""

@@ -37,6 +37,10 @@ PenstockError
 ├── BadFile                a published file is damaged or another one: replace or remove it
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
+├── RcloneMissing          rclone cannot be started, or is too old: install it
+├── RemoteError            the remote of the backups does not answer, or rejects what is asked
+│   └── RemoteStalled      rclone made no progress, and was killed: retry later
+├── SyncRunning            another process synchronizes the backups: wait for it
 ├── PortInUse              another program listens on that port already
 ├── SlotInUse              another process writes this slot of the log
 ├── BusUnreachable         no bus answers there: start it
@@ -127,6 +131,7 @@ from penstock.errors.naming import (
     UnknownSymbol,
 )
 from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
+from penstock.errors.remote import RcloneMissing, RemoteError, RemoteStalled, SyncRunning
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
@@ -214,12 +219,16 @@ __all__ = [
     "PortInUse",
     "ProductLocked",
     "RateLimited",
+    "RcloneMissing",
+    "RemoteError",
+    "RemoteStalled",
     "SealConflict",
     "SlotInUse",
     "StorageError",
     "StorageFull",
     "StoreUnreachable",
     "SupervisorRunning",
+    "SyncRunning",
     "UnexpectedAnswer",
     "UnfinishedJob",
     "UnknownCategory",

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as replace_fields
+
 from penstock.app.extras import installed_with
+from penstock.backup.schedule import BackupSchedule
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
 from penstock.publish.endpoints import find_log_id, log_id
 from penstock.runtime.process import Process
+from penstock.runtime.status import Report
 from penstock.runtime.stores import configured_log, lake_url, open_state
 from penstock.storage.lake import Lake, open_lake
 from penstock.storage.state import StateStore
@@ -25,9 +29,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_keeper(
-    settings: Settings, clock: Clock, listener: Listener = quiet
+    settings: Settings, clock: Clock, listener: Listener = quiet, *, backups: bool = False
 ) -> AsyncIterator["Keeper"]:
     """Open a keeper for the log of the data folder and the lake.
+
+    With ``backups``, they are made regularly if a folder for them is set.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -42,7 +48,18 @@ async def open_keeper(
         process.name = "keep"
         services = _services(settings, store, lake, clock, log_id)
         keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
-        process.running(keeper.report)
+        schedule = None
+        if backups and settings.backup.folder:
+            schedule = BackupSchedule(settings, clock, listener)
+            process.start(schedule.run())
+
+        def report() -> Report:
+            found = keeper.report()
+            if schedule is None or not schedule.problem:
+                return found
+            return replace_fields(found, problems=(f"backup: {schedule.problem}", *found.problems))
+
+        process.running(report)
         yield keeper
 
 

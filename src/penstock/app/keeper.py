@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
+from penstock.backup.schedule import BackupSchedule
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_keeper(
-    settings: Settings, clock: Clock, listener: Listener = quiet
+    settings: Settings, clock: Clock, listener: Listener = quiet, *, backups: bool = False
 ) -> AsyncIterator["Keeper"]:
     """Open a keeper for the log of the data folder and the lake.
+
+    With ``backups``, they are made regularly if a folder for them is set.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -44,6 +47,8 @@ async def open_keeper(
         process.name = "keep"
         services = _services(settings, store, lake, clock, log_id)
         keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
+        if backups and settings.backup.folder:
+            process.start(BackupSchedule(settings, clock, listener, keeper.problems).run())
         process.running(keeper.report)
         reporter = reporter_of(
             settings, lambda: KnownSizes(keeper.slots, keeper.tables), clock, listener

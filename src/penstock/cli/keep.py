@@ -42,8 +42,8 @@ def keep(
 
     The lake has one Delta table for each channel. Records that are sealed and read back equal are
     deleted from the log once they are old enough. Small files are compacted, and what the retention
-    no longer keeps is deleted. Any number of keepers may share a lake; each keeps the log of its
-    own data folder.
+    no longer keeps is deleted. If backup.folder is set, backups are made too. Any number of keepers
+    may share a lake; each keeps the log of its own data folder.
 
     Example: penstock keep --data-dir ~/market-data --dry-run
     """
@@ -88,7 +88,7 @@ async def _keep(
 ) -> Report | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with opened(open_keeper(settings, clock, listener), stop) as keeper:
+    async with opened(open_keeper(settings, clock, listener, backups=not once), stop) as keeper:
         if keeper is None:
             return None
         if once:

@@ -29,3 +29,19 @@ class TrimmingFailed(Fact, frozen=True, kw_only=True):
     level: ClassVar[Level] = "warning"
     slot: str
     reason: str
+
+
+class DiskSpaceLow(Fact, frozen=True, kw_only=True):
+    """A disk has less free space than ``disk.min_free``: jobs stop, live collection continues."""
+
+    level: ClassVar[Level] = "error"
+    path: str
+    free_bytes: int
+    min_bytes: int
+
+
+class DiskSpaceEnough(Fact, frozen=True, kw_only=True):
+    """A disk has enough free space again: jobs continue."""
+
+    path: str
+    free_bytes: int

@@ -204,9 +204,9 @@ async def test_growth_survives_a_restart_because_samples_are_stored(data: Path) 
         await clock.advance(EVERY_MS / 1000)
 
     [disk] = found.disks
-    assert disk.growth_bytes_per_day == pytest.approx(10 * 4096 * 6 * 24)
-    assert disk.growth_bytes_per_day is not None
-    assert disk.days_until_full == pytest.approx(disk.free_bytes / disk.growth_bytes_per_day)
+    per_day = 10 * 4096 * 6 * 24
+    assert disk.growth_bytes_per_day == pytest.approx(per_day)
+    assert disk.days_until_full == pytest.approx(disk.free_bytes / per_day)
     assert len((await stored_samples(store, "a"))[str(data)]) == 8
     assert await read_statistics(store) == [found]
     assert await stored_samples(store, "b") == {}
@@ -251,7 +251,7 @@ async def test_the_gauges_have_the_names_of_the_specification(data: Path) -> Non
 
 
 def test_the_settings_name_what_is_measured(tmp_path: Path) -> None:
-    from penstock.app.statistics import reporter_of  # noqa: PLC0415
+    from penstock.app.monitoring import reporter_of  # noqa: PLC0415
 
     settings = Settings(collect=Collect(data_dir=str(tmp_path)))
     found = reporter_of(settings, lambda: KnownSizes([], []), ManualClock(0))

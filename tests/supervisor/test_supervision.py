@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import TEMPORARY
 from penstock.resilience.backoff import Backoff
-from penstock.supervisor.child import SETTINGS_WRONG, TEMPORARY, Child
+from penstock.supervisor.child import SETTINGS_WRONG, Child
 from penstock.supervisor.commands import Command, Kill, Start, Terminate, WakeAt
 from penstock.supervisor.facts import (
     ProcessEnded,
@@ -48,7 +49,7 @@ class World:
         self._pids = iter(range(100, 1_000_000))
 
     def do(self, commands: list[Command]) -> None:
-        self.wake = None
+        self.wake = next((each.at_ns for each in commands if isinstance(each, WakeAt)), None)
         for each in commands:
             match each:
                 case Start(name):
@@ -67,8 +68,6 @@ class World:
                     assert name in self.told
                     assert self.now - self.told[name] <= RULES.stop_timeout_s * S
                     self.die(name, -9)
-                case WakeAt(at_ns):
-                    self.wake = at_ns
 
     def _check_order(self, name: str) -> None:
         phase = self.machine.children[name].plan.phase

@@ -7,7 +7,7 @@ import msgspec
 from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.locks import lock_view
-from penstock.api.monitoring import statistics_view
+from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view, tick_view
 from penstock.connectors import Connector, LimitState
@@ -18,6 +18,7 @@ from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.live import Tick
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
+from penstock.stats.alerts import Alert
 from penstock.stats.statistics import DirectoryStatistics, DiskStatistics, StorageStatistics
 from penstock.storage.state.job_targets import target_key
 
@@ -192,6 +193,19 @@ def _statistics(exchange: str) -> StorageStatistics:
     )
 
 
+def _alert(exchange: str) -> Alert:
+    return Alert(
+        rule="gaps",
+        subject=f"{exchange}/trades",
+        message="2 gaps are open, the oldest for 12 min: btc_usdt. See: penstock gaps",
+        severity="warning",
+        state="firing",
+        since_ms=_AT_MS,
+        seen_ms=_AT_MS,
+        changed_ms=_AT_MS,
+    )
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -219,6 +233,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "showStatistics": [statistics_view(_statistics(exchange))],
+        "listAlerts": [alert_view(_alert(exchange))],
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

@@ -1,10 +1,12 @@
-"""Routes for statistics of storage."""
+"""Routes for statistics of storage, and for alerts."""
 
 from litestar import Response, get
 from msgspec import Struct
 
 from penstock.api.app_state import GivenState, json_answer
 from penstock.api.views import Date, date
+from penstock.stats.alert_store import read_alerts
+from penstock.stats.alerts import Alert, Severity, State, newest_first
 from penstock.stats.statistics import (
     DirectoryStatistics,
     DiskStatistics,
@@ -68,4 +70,45 @@ async def measured(app_state: GivenState) -> Response[bytes]:
     return json_answer([statistics_view(each) for each in found])
 
 
-ROUTES = [measured]
+class AlertView(Struct, frozen=True, kw_only=True):
+    """Something that is or was wrong in the fleet."""
+
+    id: str
+    rule: str
+    """What kind of problem it is: gaps, stale, ban, breaker, disk, backup, process, crash_loop."""
+    subject: str
+    """What has it: a process, an exchange, a disk."""
+    message: str
+    severity: Severity
+    state: State
+    since: Date
+    """When it fired last."""
+    changed: Date
+    """When it fired or was resolved."""
+    times: int
+    """How often it fired."""
+
+
+def alert_view(alert: Alert) -> AlertView:
+    """Return an alert in the API's form."""
+    return AlertView(
+        id=alert.id,
+        rule=alert.rule,
+        subject=alert.subject,
+        message=alert.message,
+        severity=alert.severity,
+        state=alert.state,
+        since=date(alert.since_ms),
+        changed=date(alert.changed_ms),
+        times=alert.times,
+    )
+
+
+@get("/alerts")
+async def alerts(app_state: GivenState) -> Response[bytes]:
+    """List the alerts that fire, and those that were resolved in the last days, newest first."""
+    found = newest_first((await read_alerts(app_state.store)).values())
+    return json_answer([alert_view(each) for each in found])
+
+
+ROUTES = [measured, alerts]

@@ -23,7 +23,7 @@ from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, T
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder, LockView
-from penstock.api.monitoring import StatisticsView
+from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     ConnectorPage,
@@ -213,6 +213,7 @@ OPERATIONS = (
         )
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
+    Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

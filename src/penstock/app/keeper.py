@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.app.extras import installed_with
-from penstock.app.statistics import reporter_of, statistics_id
+from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
@@ -50,6 +50,7 @@ async def open_keeper(
         )
         id_ = statistics_id(services.log_id)
         process.start(reporter.run(store, id_, settings.stats.every))
+        process.start(alerting_of(settings, store, clock, listener).run())
         yield keeper
 
 

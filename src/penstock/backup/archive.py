@@ -8,7 +8,7 @@ its name begins with a dot, and the next backup removes it.
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,9 @@ from penstock.files import replace_file, sync_folder
 
 PARTIAL = ".partial-"
 """The beginning of the names of incomplete files."""
+Progress = Callable[[int], None]
+"""Receives the bytes of files that were archived so far."""
+
 _CHUNK = 1 << 20
 _FORGET_EVERY = 64 << 20
 
@@ -67,17 +70,17 @@ class ArchiveWriter:
             self.discard()
             raise
 
-    def add(self, sources: Iterable[Source]) -> Iterator[File]:
-        """Add files; yield each with its digest.
+    def add(self, sources: Iterable[Source], progress: Progress = lambda _: None) -> Iterator[File]:
+        """Add files; yield each with its digest. ``progress`` may raise an error to stop it.
 
         Raises:
             StorageError: a file cannot be read or changes, or the disk is full.
         """
         for source in sources:
             with self._named_errors():
-                yield self._add(source)
+                yield self._add(source, progress)
 
-    def _add(self, source: Source) -> File:
+    def _add(self, source: Source, progress: Progress) -> File:
         digest = hashlib.sha256()
         with source.file.open("rb", buffering=0) as file:
             stat = os.fstat(file.fileno())
@@ -91,12 +94,13 @@ class ArchiveWriter:
                 digest.update(chunk)
                 self._compressor.write(chunk)
                 left -= len(chunk)
+                self._content += len(chunk)
+                progress(self._content)
             # What was read once need not stay in memory in place of what collectors use.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if left:
             raise StorageError(str(source.file), "it became shorter while it was read", "Retry.")
         self._compressor.write(padding(size))
-        self._content += size
         return File(source.path, size, digest.hexdigest())
 
     def _begin(self, name: str, size: int, mtime: int) -> None:

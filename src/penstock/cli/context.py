@@ -16,7 +16,7 @@ from penstock.config import (
     unused_key,
     warn_once,
 )
-from penstock.errors import MissingExtra, UnknownExchange
+from penstock.errors import MissingExtra, UnknownExchange, hide
 from penstock.telemetry import configure_logging
 
 
@@ -43,6 +43,7 @@ def read_settings(
     signs = _signs(exchange)
     aliases = short_names(exchange, signs=signs)
     loaded = load(Settings, sources.environment, sources.file, given, aliases)
+    hide(loaded.secrets())
     style = loaded.settings.logging.format
     if style == "auto":
         style = "human" if sys.stderr.isatty() else "json"

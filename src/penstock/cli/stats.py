@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from penstock.app.statistics import measure_storage
+from penstock.app.monitoring import measure_storage
 from penstock.cli.context import read_settings
 from penstock.cli.fitting import Column, Row, Viewport, table
 from penstock.cli.instants import instant

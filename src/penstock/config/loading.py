@@ -26,6 +26,7 @@ from penstock.config.secret import (
     is_secret_name,
     masked,
     may_be_in_file,
+    secrets_in,
 )
 from penstock.errors import ConfigError, near_matches
 from penstock.errors import hint as hint_of
@@ -49,6 +50,11 @@ class Loaded(Generic[S]):
             if is_secret(hint):
                 value = "***" if value else ""
             yield name, masked(value), self.origins.get(name, "default")
+
+    def secrets(self) -> Iterator[str]:
+        """Yield every secret among the values, and every password in a URL."""
+        for name in setting_names(type(self.settings)):
+            yield from secrets_in(_value_at(self.settings, name))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds before an alert that is still firing, or fires again, is sent again."""
     gaps_after: Seconds = 600.0
     """Seconds for which gaps may be open before they are an alert; usually they are filled."""
-    stale_after: Seconds = 120.0
-    """Seconds without data after which a collector, a fetcher or a ticker daemon is stale."""
+    stale_after: Seconds = 300.0
+    """Seconds without data after which a collector or a ticker daemon is an alert."""
     disk_free_percent: Annotated[float, Meta(ge=0, le=100)] = 10.0
     """Share of a disk that must be free."""
     disk_full_days: Annotated[float, Meta(ge=0)] = 3.0

@@ -7,14 +7,14 @@ settings file, which is copied and shared. ``api.token`` is read from the file t
 
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from msgspec import Meta
 
-from penstock.errors import mask_urls
+from penstock.errors import mask_urls, password_in
 
 _MOUNTED = Path("/run/secrets")
 """Container engines mount secrets there, readable by all users of the container."""
@@ -73,6 +73,22 @@ def masked(value: Any) -> Any:
                 for key, inner in value.items()
             }
     return value
+
+
+def secrets_in(value: Any) -> Iterator[str]:
+    """Yield the secrets in a setting's value."""
+    match value:
+        case Secret():
+            yield value.reveal()
+        case str():
+            if password := password_in(value):
+                yield password
+        case tuple():
+            for inner in value:
+                yield from secrets_in(inner)
+        case dict():
+            for key, inner in value.items():
+                yield from [inner] if is_secret_name(str(key)) else secrets_in(inner)
 
 
 @dataclass(frozen=True)

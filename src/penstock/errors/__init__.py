@@ -65,6 +65,9 @@ PenstockError
 ├── BadProcess             a process cannot be registered as it is described; ``field`` says why
 ├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
+├── SupervisorRunning      another supervisor runs on that data folder
+├── NoSupervisor           no supervisor runs on that data folder: start it
+├── NotSupervised          the supervisor has no process of that name
 ├── BackupRunning          another backup of the store, or into the folder, is being made: wait
 ├── NoBackup               there is no such backup, or no folder for backups is set
 ├── BadBackup              an archive is damaged, or penstock did not make it: use another
@@ -93,7 +96,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from penstock.errors.asking import SUSPENDED, UNAVAILABLE, is_failure
+from penstock.errors.asking import SUSPENDED, TEMPORARY, UNAVAILABLE, is_failure, may_pass
 from penstock.errors.backup import BackupRunning, BadBackup, FolderNotEmpty, NoBackup
 from penstock.errors.base import (
     BusUnreachable,
@@ -102,7 +105,6 @@ from penstock.errors.base import (
     PenstockError,
     PortInUse,
     hint,
-    mask_urls,
     near_matches,
 )
 from penstock.errors.limits import (
@@ -113,6 +115,7 @@ from penstock.errors.limits import (
     UnknownCategory,
 )
 from penstock.errors.live import BadProcess, BadSymbol, BadTick, UnknownProcess
+from penstock.errors.masking import hide, mask_urls, password_in
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -144,6 +147,7 @@ from penstock.errors.storage import (
     UnusableId,
     VersionChanged,
 )
+from penstock.errors.supervising import NoSupervisor, NotSupervised, SupervisorRunning
 from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
@@ -162,6 +166,7 @@ from penstock.errors.work import (
 
 __all__ = [
     "SUSPENDED",
+    "TEMPORARY",
     "UNAVAILABLE",
     "AlreadyExists",
     "BackupRunning",
@@ -204,10 +209,12 @@ __all__ = [
     "NoBackup",
     "NoData",
     "NoDataset",
+    "NoSupervisor",
     "NotCollected",
     "NotLocked",
     "NotOurRecord",
     "NotStreaming",
+    "NotSupervised",
     "PenstockError",
     "PortInUse",
     "ProductLocked",
@@ -220,6 +227,7 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "StoreUnreachable",
+    "SupervisorRunning",
     "SyncRunning",
     "UnexpectedAnswer",
     "UnfinishedJob",
@@ -238,8 +246,11 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hide",
     "hint",
     "is_failure",
     "mask_urls",
+    "may_pass",
     "near_matches",
+    "password_in",
 ]

@@ -45,3 +45,19 @@ class DiskSpaceEnough(Fact, frozen=True, kw_only=True):
 
     path: str
     free_bytes: int
+
+
+class CheckpointMade(Fact, frozen=True, kw_only=True):
+    """A slot of the log was copied for a backup that is being made."""
+
+    level: ClassVar[Level] = "debug"
+    slot: str
+    backup: str
+
+
+class CheckpointFailed(Fact, frozen=True, kw_only=True):
+    """A slot of the log could not be copied for a backup, or requests could not be read."""
+
+    level: ClassVar[Level] = "warning"
+    slot: str
+    reason: str

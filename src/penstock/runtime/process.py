@@ -15,6 +15,7 @@ from penstock.config import Settings
 from penstock.publish import PublishedCounts
 from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat, Identified
+from penstock.runtime.service_manager import service_manager
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
     Health,
@@ -29,6 +30,8 @@ from penstock.telemetry import Listener, quiet
 
 _OPEN_AGAIN_S = 5.0
 _END_S = 1.0
+_NOTIFY_S = 5.0
+"""Maximum seconds between two messages to the service manager."""
 
 
 class Process:
@@ -58,6 +61,8 @@ class Process:
     async def __aenter__(self) -> Self:
         await self.stack.__aenter__()
         self.start(self._heartbeat.run())
+        if service_manager():
+            self.start(self._notify())
         return self
 
     @property
@@ -86,6 +91,7 @@ class Process:
         """From now on, write what ``report`` returns every few seconds."""
         self._report = report
         self._heartbeat.due.set()
+        service_manager().ready()
 
     async def open_state(self, failed: Callable[[Exception], None] | None = None) -> StateStore:
         """Open the state store. With ``failed`` it is retried until it answers.
@@ -130,6 +136,14 @@ class Process:
             else:
                 return
             await self.clock.sleep(_OPEN_AGAIN_S)
+
+    async def _notify(self) -> None:
+        """Show the service manager that the event loop runs, and what it does."""
+        manager = service_manager()
+        every_s = min(_NOTIFY_S, (manager.watchdog_s or _NOTIFY_S) / 2)
+        while True:
+            manager.alive(self.current_report().doing)
+            await self.clock.sleep(every_s)
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -181,6 +195,7 @@ class Process:
             last_data_ms=self._last_data_ms,
             health=_health(report),
             problems=shortened(report.problems),
+            children=list(report.children),
             published=self.published(),
         )
         return Identified(self.status_id(), status)

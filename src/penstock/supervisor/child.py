@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
+from penstock.errors import TEMPORARY
 from penstock.supervisor.commands import Command, Kill, Start, Terminate
 from penstock.supervisor.facts import (
     ProcessEnded,
@@ -19,9 +20,6 @@ ChildState = Literal["waiting", "starting", "running", "stopping", "stopped", "g
 
 SETTINGS_WRONG = 2
 """The exit code of a process whose settings or arguments are wrong: it is not started again."""
-TEMPORARY = 75
-"""The exit code of a process that failed for a reason that may pass; such failures are retried
-for ever. It is EX_TEMPFAIL of sysexits.h."""
 _HUNG_TIMEOUT_S = 10.0
 """Seconds until a process that hangs is killed: it is unlikely to stop when told to."""
 
@@ -126,8 +124,8 @@ class Child:
         self._began_ns = now_ns
         return self._ended(f"could not be started: {reason}", now_ns, code=None)
 
-    def exited(self, code: int, now_ns: int) -> list[Command]:
-        """The process ended; ``code`` is negative for a signal."""
+    def exited(self, code: int, now_ns: int, error: str = "") -> list[Command]:
+        """The process ended; ``code`` is negative for a signal, ``error`` what it said."""
         self.pid = None
         if self.state == "stopping" and not self._hung:
             self._emit(ProcessStopped(process=self.plan.name, reason=self.reason))
@@ -135,7 +133,7 @@ class Child:
             self._enter("stopped", now_ns)
             return []
         if self.state != "stopping":
-            return self._ended(exit_words(code), now_ns, code=code)
+            return self._ended(_exit_words(code, error), now_ns, code=code)
         return (
             self._ended(self.reason, now_ns, code=None) if self._is_failure else self._start(now_ns)
         )
@@ -188,12 +186,7 @@ class Child:
         self.state, self.since_ns, self.due_ns = state, now_ns, due_ns
 
 
-def exit_words(code: int) -> str:
+def _exit_words(code: int, error: str) -> str:
     """Describe how a process ended."""
-    if code < 0:
-        return f"ended by signal {-code}"
-    if code == SETTINGS_WRONG:
-        return "refused to start (exit code 2): its last lines in the log say why"
-    if code == TEMPORARY:
-        return f"failed for a reason that may pass (exit code {code})"
-    return f"ended by itself with exit code {code}"
+    how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"{how}: {error}" if error else how

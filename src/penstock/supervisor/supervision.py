@@ -30,6 +30,7 @@ class Supervision:
         self._looked_ns: int | None = None
         self._phases: list[int] | None = None
         """The phases of stopping that are left; None while it runs."""
+        self._given_up_before = 0
 
     @property
     def is_over(self) -> bool:
@@ -41,6 +42,13 @@ class Supervision:
         """Whether everything was told to stop."""
         return self._phases is not None
 
+    @property
+    def given_up(self) -> int:
+        """The number of processes that are given up, or were when all were told to stop."""
+        if self._phases is not None:
+            return self._given_up_before
+        return sum(child.state == "given up" for child in self.children.values())
+
     def start_all(self, now_ns: int) -> list[Command]:
         """Start all processes, in the order of the plan."""
         return self.start(self.children, now_ns)
@@ -49,6 +57,7 @@ class Supervision:
         """Stop all processes in phases; each begins when the one before has ended."""
         if self._phases is None:
             self._emit(SupervisorStopping(processes=len(self.children)))
+            self._given_up_before = self.given_up
             self._phases = sorted({each.plan.phase for each in self.children.values()})
             for child in self.children.values():
                 child.retire(now_ns)
@@ -76,9 +85,9 @@ class Supervision:
         commands = self.children[name].start_failed(reason, now_ns)
         return self._with_wake(commands + self._go_on_stopping(now_ns))
 
-    def exited(self, name: str, code: int, now_ns: int) -> list[Command]:
-        """A process ended; ``code`` is negative for a signal."""
-        commands = self.children[name].exited(code, now_ns)
+    def exited(self, name: str, code: int, now_ns: int, error: str = "") -> list[Command]:
+        """A process ended; ``code`` is negative for a signal, ``error`` what it said."""
+        commands = self.children[name].exited(code, now_ns, error)
         return self._with_wake(commands + self._go_on_stopping(now_ns))
 
     def woken(self, now_ns: int) -> list[Command]:

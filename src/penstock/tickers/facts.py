@@ -120,6 +120,15 @@ class StoreEmptied(Fact, frozen=True, kw_only=True):
     store: str
 
 
+class StallDetectionFailed(Fact, frozen=True, kw_only=True):
+    """Silent streams could not be checked; it is retried."""
+
+    level: ClassVar[Level] = "error"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    reason: str
+
+
 class EntriesNotWritten(Fact, frozen=True, kw_only=True):
     """The entries of symbols could not be written; it is retried. Logged once for each outage."""
 

@@ -8,7 +8,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.errors import PenstockError
 from penstock.exchanges.base import Exchange
-from penstock.live.process_cache import ProcessType
+from penstock.live import ProcessType
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to

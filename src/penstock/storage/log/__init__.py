@@ -227,7 +227,13 @@ class LogWriter(Protocol):
         ...
 
     def checkpoint(self, path: Path) -> None:
-        """Copy the slot as it is now to a new folder, while it is in use."""
+        """Copy the slot as it is now to a new folder, while it is in use.
+
+        May be called in another thread.
+
+        Raises:
+            StorageError: it cannot be copied.
+        """
         ...
 
     def stats(self) -> SlotStats: ...

@@ -202,6 +202,12 @@ ALERTS = Table(
     indexes=(("changed_at",),),
 )
 
+CHECKPOINTS = Table(
+    name="checkpoints", fields={"log_id": "text", "backup": "text", "state": "text"}
+)
+
+BACKUPS = Table(name="backups", fields={"log_id": "text"})
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -221,4 +227,5 @@ SCHEMA: Schema = (
     (LOCKS,),
     (SYMBOLS,),
     (STATISTICS, ALERTS),
+    (CHECKPOINTS, BACKUPS),
 )

@@ -29,8 +29,8 @@ def failing() -> SyncReport:
 
 
 async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
-    clock, sync = ManualClock(), CountedSync()
-    schedule = SyncSchedule(cast("RemoteSync", sync), tmp_path / "backups", clock)
+    clock, sync, problems = ManualClock(), CountedSync(), dict[str, str]()
+    schedule = SyncSchedule(cast("RemoteSync", sync), tmp_path / "backups", clock, problems)
     running = asyncio.create_task(schedule.run())
     runs = list[int]()
 
@@ -47,14 +47,14 @@ async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     sync.result = failing
     add_backup(tmp_path / "backups", 1)
     await after(60)
-    assert "no answer" in schedule.problem
+    assert "no answer" in problems["remote copies"]
     await after(500)
     sync.result = lambda: SyncReport(remote="s3:x", problems=("damaged",))
     await after(60)
-    assert schedule.problem == "damaged"
+    assert problems == {"remote copies": "damaged"}
     sync.result = lambda: SyncReport(remote="s3:x")
     await after(620)
-    assert schedule.problem == ""
+    assert problems == {}
     await after(6 * 3600 + 20)  # without a new one
     running.cancel()
 

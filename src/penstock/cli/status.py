@@ -21,10 +21,18 @@ from penstock.cli.slot_view import draw_slot, slot_facts
 from penstock.clock import SystemClock
 from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_books_stopped
 from penstock.config import Settings
-from penstock.errors import StorageError
+from penstock.errors import MissingExtra, StorageError
+from penstock.live import ProcessCache, is_there, live_url
 from penstock.publish.endpoints import find_log_id
-from penstock.runtime.status import SeenProcess, read_processes, slot_status_id
+from penstock.runtime.status import (
+    SeenProcess,
+    merged,
+    read_live_processes,
+    read_processes,
+    slot_status_id,
+)
 from penstock.runtime.stores import configured_log, open_state
+from penstock.storage.cache import open_live_store
 from penstock.storage.log import EventLog, SlotStats
 
 _FRESH_MS = 5_000
@@ -69,13 +77,31 @@ def status(
 
 
 async def _processes(settings: Settings) -> tuple[list[SeenProcess], bool]:
-    """All processes in the state store, and whether it could be read."""
+    """All processes in the state store and in that of live values, and whether both were read."""
+    live: list[SeenProcess] | None = None
+    stored: list[SeenProcess] | None = None
+    try:
+        live = await _live_processes(settings)
+    except (StorageError, MissingExtra) as error:
+        sys.stderr.write(f"penstock: reports of processes may be older than shown: {error}\n")
     try:
         async with open_state(settings, SystemClock(), read_only=True) as store:
-            return await read_processes(store), True
+            stored = await read_processes(store)
     except StorageError as error:
-        sys.stderr.write(f"penstock: only processes of this folder are shown: {error}\n")
-        return [], False
+        which = "processes of this folder" if not settings.live.url else "live values"
+        sys.stderr.write(f"penstock: only {which} are shown: {error}\n")
+    return merged(stored or [], live or []), live is not None and stored is not None
+
+
+async def _live_processes(settings: Settings) -> list[SeenProcess]:
+    url = live_url(settings)
+    if not is_there(url):
+        return []
+    store = await open_live_store(url, timeout_s=settings.live.timeout)
+    try:
+        return await read_live_processes(ProcessCache(store))
+    finally:
+        await store.close()
 
 
 def _has_failed(seen: SeenProcess) -> bool:

@@ -1,6 +1,7 @@
 """Every process has an entry in the process cache, whatever the store of live values does."""
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from penstock.live import ProcessCache, ProcessInfo, ProcessStatus, ProcessType,
 from penstock.publish import PublishedCounts
 from penstock.runtime import heartbeat
 from penstock.runtime.heartbeat import Heartbeat
-from penstock.runtime.identity import has_ended, identity_of, this_machine
+from penstock.runtime.identity import has_ended, identity_of
 from penstock.runtime.process import Process
 from penstock.runtime.sinks import Identified, LiveSink, component_of
 from penstock.runtime.status import (
@@ -101,11 +102,12 @@ async def test_it_is_starting_before_it_runs_and_a_failure_has_its_reason(
 
 
 def test_every_kind_of_process_has_a_type() -> None:
-    app = Path(__file__).parents[2] / "src/penstock/app"
-    source = "".join(path.read_text() for path in app.glob("*.py"))
+    package = Path(__file__).parents[2] / "src/penstock"
+    files = [path for part in ("app", "cli") for path in (package / part).glob("*.py")]
+    source = "".join(path.read_text() for path in files)
     kinds = set(re.findall(r'Process\("(\w+)"', source))
 
-    assert {"collect", "work", "tickers"} <= kinds
+    assert {"collect", "work", "tickers", "up"} <= kinds
     assert kinds <= {*ProcessType}
 
 
@@ -197,7 +199,7 @@ def test_a_process_of_this_machine_is_gone_as_soon_as_it_has_ended() -> None:
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it() -> None:
-    _, number = this_machine()
+    number = os.getpid()
     assert not has_ended(identity_of(number), number)
     assert has_ended(identity_of(number) + "0", number), "it started at another time"
     assert not has_ended("another-boot/pid:[1]/5", number), "of another machine nothing is known"

@@ -23,7 +23,8 @@ from penstock.keep.facts import (
     RecordsSealed,
 )
 from penstock.publish.facts import BusFell, MessagesDropped
-from penstock.stats.metrics import Metrics, fleet_text, store_text
+from penstock.stats.fleet_metrics import fleet_text, store_text
+from penstock.stats.metrics import Metrics
 from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
 from penstock.web.facts import RequestCrashed, RequestServed

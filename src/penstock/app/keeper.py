@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.app.extras import installed_with
+from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
 from penstock.publish.endpoints import find_log_id, log_id
 from penstock.runtime.process import Process
 from penstock.runtime.stores import configured_log, lake_url, open_state
+from penstock.stats.reporter import KnownSizes
 from penstock.storage.lake import Lake, open_lake
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
@@ -43,6 +45,12 @@ async def open_keeper(
         services = _services(settings, store, lake, clock, log_id)
         keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
         process.running(keeper.report)
+        reporter = reporter_of(
+            settings, lambda: KnownSizes(keeper.slots, keeper.tables), clock, listener
+        )
+        id_ = statistics_id(services.log_id)
+        process.start(reporter.run(store, id_, settings.stats.every))
+        process.start(alerting_of(settings, store, clock, listener).run())
         yield keeper
 
 

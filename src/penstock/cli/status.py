@@ -18,6 +18,7 @@ from penstock.cli.fitting import Viewport
 from penstock.cli.fleet_view import draw_fleet
 from penstock.cli.options import DataOption, JsonOption, say
 from penstock.cli.slot_view import draw_slot, slot_facts
+from penstock.cli.supervised_view import draw_supervised
 from penstock.clock import SystemClock
 from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_books_stopped
 from penstock.config import Settings
@@ -47,7 +48,8 @@ def status(
     """Show all processes that share a state store: collectors, workers, servers, the bus.
 
     Collectors and fetchers of the data folder are shown in full, and what workers recorded there;
-    processes of other folders and machines in a row each. Rows with problems come first. A terminal
+    processes of other folders and machines in a row each; a supervisor with its processes, how
+    often each was restarted, and why. Rows with problems come first. A terminal
     shows as many rows as fit and the number of the rest; other outputs show all. Exits 1 if a
     process should be running and is not, if one failed, if the store does not answer, or if
     the folder does not exist.
@@ -141,7 +143,8 @@ class _Shown:
 
     def draw(self) -> None:
         console = Console()
-        blocks = len(self._found) + len(self._slots) + bool(self.others)
+        supervisors = [each for each in self.others if each.status.children and not each.gone]
+        blocks = len(self._found) + len(self._slots) + bool(self.others) + len(supervisors)
         # Two lines are left for the shell, one above the first block and one below the last.
         share = max(_LEAST_LINES, (console.size.height - 2 - (blocks - 1)) // blocks)
         viewport = Viewport(console.width, share if console.is_terminal else None)
@@ -151,6 +154,8 @@ class _Shown:
             drawn += [Text(), draw_collector(each, viewport, state=state)]
         if self.others:
             drawn += [Text(), draw_fleet(self.others, viewport)]
+        for supervisor in supervisors:
+            drawn += [Text(), draw_supervised(supervisor, viewport)]
         for slot in self._slots:
             drawn += [Text(), draw_slot(slot, viewport)]
         console.print(*drawn[1:], sep="\n")

@@ -30,6 +30,7 @@ class ProcessType(StrEnum):
     SERVE = "serve"
     BUS = "bus"
     SIM = "sim"
+    UP = "up"
 
 
 class ProcessStatus(StrEnum):

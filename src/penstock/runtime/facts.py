@@ -29,3 +29,19 @@ class TrimmingFailed(Fact, frozen=True, kw_only=True):
     level: ClassVar[Level] = "warning"
     slot: str
     reason: str
+
+
+class CheckpointMade(Fact, frozen=True, kw_only=True):
+    """A slot of the log was copied for a backup that is being made."""
+
+    level: ClassVar[Level] = "debug"
+    slot: str
+    backup: str
+
+
+class CheckpointFailed(Fact, frozen=True, kw_only=True):
+    """A slot of the log could not be copied for a backup, or requests could not be read."""
+
+    level: ClassVar[Level] = "warning"
+    slot: str
+    reason: str

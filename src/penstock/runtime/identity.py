@@ -1,16 +1,9 @@
 """Tells whether a process of this machine still runs, whoever has its process id now."""
 
-import os
-import platform
 from functools import cache
 from pathlib import Path
 
 from penstock.clock import SystemBootClock
-
-
-def this_machine() -> tuple[str, int]:
-    """The name of this machine, and the id of this process on it."""
-    return platform.node(), os.getpid()
 
 
 @cache

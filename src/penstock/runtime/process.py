@@ -15,7 +15,8 @@ from penstock.config import Settings
 from penstock.publish import PublishedCounts
 from penstock.runtime.facts import StatusNotStored
 from penstock.runtime.heartbeat import Heartbeat
-from penstock.runtime.identity import identity_of, this_machine
+from penstock.runtime.identity import identity_of
+from penstock.runtime.service_manager import service_manager
 from penstock.runtime.sinks import Identified, LiveSink, StateSink
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
@@ -23,6 +24,7 @@ from penstock.runtime.status import (
     ProcessStatus,
     Report,
     shortened,
+    this_machine,
 )
 from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
@@ -32,6 +34,8 @@ _OPEN_AGAIN_S = 5.0
 _END_S = 1.0
 _CLOSE_S = 0.3
 """How long the store of live values may take to be closed."""
+_NOTIFY_S = 5.0
+"""Maximum seconds between two messages to the service manager."""
 
 
 class Process:
@@ -67,6 +71,8 @@ class Process:
         await self.stack.__aenter__()
         self.start(self._stored.run())
         self.start(self._live.run())
+        if service_manager():
+            self.start(self._notify())
         return self
 
     @property
@@ -104,6 +110,7 @@ class Process:
         self._report = report
         self._stored.due.set()
         self._live.due.set()
+        service_manager().ready()
 
     async def open_state(self, failed: Callable[[Exception], None] | None = None) -> StateStore:
         """Open the state store. With ``failed`` it is retried until it answers.
@@ -148,6 +155,14 @@ class Process:
             else:
                 return
             await self.clock.sleep(_OPEN_AGAIN_S)
+
+    async def _notify(self) -> None:
+        """Show the service manager that the event loop runs, and what it does."""
+        manager = service_manager()
+        every_s = min(_NOTIFY_S, (manager.watchdog_s or _NOTIFY_S) / 2)
+        while True:
+            manager.alive(self.current_report().doing)
+            await self.clock.sleep(every_s)
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -199,6 +214,7 @@ class Process:
             last_data_ms=self._last_data_ms,
             health=_health(report),
             problems=shortened(report.problems),
+            children=list(report.children),
             published=self.published(),
             identity=identity_of(pid),
         )

@@ -21,6 +21,7 @@ from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
 from penstock.publish.endpoints import log_id
 from penstock.recorder import Recorder, Tap
+from penstock.runtime.checkpoints import Checkpointer
 from penstock.runtime.process import Process
 from penstock.runtime.publishers import Publishers
 from penstock.runtime.slots import free_slot
@@ -119,6 +120,9 @@ class RecordingProcess(Process):
         self.stack.enter_context(closing(recorder))
         trimmer = Trimmer(writer, self.log_id, self.clock, self.listener)
         self.start(trimmer.run(lambda: self.store))
+        if self.log.folder is not None:
+            copies = Checkpointer(writer, self.log_id, self.log.folder, self.clock, self.listener)
+            self.start(copies.run(lambda: self.store))
         self.coverage.sync, self.coverage.store = recorder.sync, self.store
         self.start(self.coverage.run())
         return recorder, publishers

@@ -118,7 +118,7 @@ def component_of(id_: str, name: str) -> str:
 def _params(found: Identified) -> dict[str, Any]:
     """The status as parameters of an entry, without details if they are too many."""
     status = found.status
-    for each in (status, replace(status, problems=status.problems[:1], published={})):
+    for each in (status, replace(status, problems=status.problems[:1], children=[], published={})):
         params = {"id": found.id, "status": msgspec.to_builtins(each)}
         if len(msgspec.json.encode(params)) <= LARGEST_PARAMS:
             return params

@@ -7,6 +7,8 @@ The state store remembers failures, and is shared by all machines of a fleet. In
 values each process has an entry of the ``ProcessCache``, which is written seldom and expires.
 """
 
+import os
+import platform
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +37,22 @@ _MOST_PROBLEMS, _LONGEST = 5, 300
 _AT_ONCE = 1000
 
 
+class ChildStatus(Struct, frozen=True, kw_only=True):
+    """A process that a supervisor runs."""
+
+    name: str
+    state: str
+    """waiting (to be started again), starting, running, stopping, stopped or given up."""
+    pid: int | None = None
+    since_ms: int = 0
+    """When the state began."""
+    restarts: int = 0
+    reason: str = ""
+    """Why it last ended or was restarted."""
+    lines_dropped: int = 0
+    """Lines of its log that were not written, since nobody read them fast enough."""
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What a process currently does, as it reports itself."""
 
@@ -45,13 +63,16 @@ class Report(Struct, frozen=True, kw_only=True):
     state: State = "running"
     activity: int | None = None
     """A count that grows with the data; None if it is not known."""
+    children: tuple[ChildStatus, ...] = ()
+    """The processes that it supervises."""
 
 
 class ProcessStatus(Struct, frozen=True, kw_only=True):
     """Who a process is, and how it is."""
 
     kind: str
-    """The command that started it: collect, fetch, tickers, work, keep, serve, bus or sim."""
+    """The command that started it: collect, fetch, tickers, work, keep, serve, bus, up or
+    sim."""
     name: str
     """Unique in its data folder; the slot of the log if it has one."""
     host: str
@@ -70,6 +91,8 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
     """Why it is impaired or has failed, worst first."""
     published: Mapping[str, PublishedCounts] = {}
     """Counts of its publishers, by name."""
+    children: list[ChildStatus] = []
+    """The processes that it supervises."""
     identity: str = ""
     """What its own machine knows it by; see ``identity_of``."""
 
@@ -91,6 +114,11 @@ class SeenProcess(NamedTuple):
         return status.state in ("starting", "running") and (
             self.silent_ms > self.gone_ms or has_ended(status.identity, status.pid)
         )
+
+
+def this_machine() -> tuple[str, int]:
+    """The name of this machine, and the id of this process on it."""
+    return platform.node(), os.getpid()
 
 
 def slot_status_id(log_id: int, slot: str) -> str:

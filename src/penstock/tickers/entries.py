@@ -37,7 +37,7 @@ _CLOSE_S = 5.0
 
 class _Entry:
     __slots__ = (
-        "final", "lost", "message", "process_id", "status", "symbol", "ticked_ns", "written",
+        "final", "lost", "message", "process_id", "status", "symbol", "ticker", "written",
         "written_ns",
     )  # fmt: skip
 
@@ -48,21 +48,22 @@ class _Entry:
         """Whether it is not collected: then it is written once, and not repeated."""
         self.lost = False
         """Whether it failed because its connection was lost."""
-        self.ticked_ns: int | None = None
+        self.ticker: Ticker | None = None
+        """The last one."""
         self.process_id: str | None = None
         self.written: ProcessStatus | None = None
         self.written_ns = 0
 
     @property
     def words(self) -> str:
-        if self.status is ProcessStatus.RUNNING and self.ticked_ns is not None:
-            return f"Received ticker at {self.ticked_ns // 1_000_000}"
+        if self.status is ProcessStatus.RUNNING and self.ticker is not None:
+            return f"Received ticker at {self.ticker.received_at_ns // 1_000_000}"
         return self.message
 
     def due(self, now_ns: int) -> bool:
-        return self.written is not self.status or (
-            not self.final and now_ns - self.written_ns >= _BEAT_NS
-        )
+        if self.process_id is None or self.written is not self.status:
+            return True
+        return not self.final and now_ns - self.written_ns >= _BEAT_NS
 
 
 class SymbolEntries:
@@ -95,7 +96,7 @@ class SymbolEntries:
         """Note a tick. Called for every one."""
         entry = self._entries.get(ticker.symbol)
         if entry is not None:
-            entry.ticked_ns = ticker.received_at_ns
+            entry.ticker = ticker
             if entry.status is not ProcessStatus.RUNNING:
                 entry.status = ProcessStatus.RUNNING
                 self._changed.set()
@@ -142,6 +143,16 @@ class SymbolEntries:
             if entry.process_id is not None and not is_ours:
                 entry.process_id = entry.written = None
                 self._changed.set()
+
+    def latest(self) -> list[Ticker]:
+        """The last tick of each symbol that has one."""
+        return [entry.ticker for entry in self._entries.values() if entry.ticker is not None]
+
+    def renew(self) -> None:
+        """Register all symbols again, since the store has lost their entries."""
+        for entry in self._entries.values():
+            entry.process_id = entry.written = None
+        self._changed.set()
 
     async def run(self) -> None:
         """Write what is due, for ever. What the store does not take is retried."""

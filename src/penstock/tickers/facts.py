@@ -109,6 +109,26 @@ class CredentialsUnavailable(Fact, frozen=True, kw_only=True):
     """The kind of error only: its text may contain a secret."""
 
 
+class StoreEmptied(Fact, frozen=True, kw_only=True):
+    """The store of live values has lost its data; all current ticks and entries are written again.
+
+    It was restarted or flushed, or it did not answer for a minute.
+    """
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _LIVE
+    store: str
+
+
+class StallDetectionFailed(Fact, frozen=True, kw_only=True):
+    """Silent streams could not be checked; it is retried."""
+
+    level: ClassVar[Level] = "error"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    reason: str
+
+
 class EntriesNotWritten(Fact, frozen=True, kw_only=True):
     """The entries of symbols could not be written; it is retried. Logged once for each outage."""
 

@@ -16,6 +16,7 @@ from penstock.tickers.exchange_tickers import ExchangeTickers, OnTick
 from penstock.tickers.facts import symbols_failed
 from penstock.tickers.model import TickerSymbol, exchange_of
 from penstock.tickers.services import TickerServices, open_services
+from penstock.tickers.store_watch import StoreWatch
 
 _SETTLE_S = 5.0
 """How long the start waits for exchanges that do not answer."""
@@ -46,6 +47,7 @@ class LiveTickerCollector:
         self._stack = AsyncExitStack()
         self._exchanges: dict[str, ExchangeTickers] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
         self._skipped: set[str] = set()
         self._turn = asyncio.Lock()
         self.running = False
@@ -161,6 +163,9 @@ class LiveTickerCollector:
         async with self._turn:
             self.running = False
             tasks, self._tasks, self._exchanges = list(self._tasks.values()), {}, {}
+            if self._watching is not None:
+                tasks.append(self._watching)
+                self._watching = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -171,8 +176,16 @@ class LiveTickerCollector:
         if self._services is None:
             opening = open_services(self._settings, self._clock, self._listener)
             self._services = await self._stack.enter_async_context(opening)
+        if self._watching is None:
+            services = self._services
+            watch = StoreWatch(services.live, services.clock, self._listener, self._write_again)
+            self._watching = asyncio.create_task(watch.run())
         self.running = True
         return self._services
+
+    def _write_again(self) -> None:
+        for tickers in self._exchanges.values():
+            tickers.write_again()
 
     def _tickers_of(self, exchange: Exchange) -> ExchangeTickers:
         name = exchange.name

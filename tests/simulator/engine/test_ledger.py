@@ -151,3 +151,20 @@ def test_a_tick_of_many_units_is_told_in_full() -> None:
         Ledger([market], ManualClock(AT_MS)).answer("candles", asked)["candles"],
     )
     assert Decimal(candle["quote"]) == Decimal(sums.quote * 1000).scaleb(-8)
+
+
+def test_a_ticker_is_the_last_trade_and_the_best_levels_of_the_book(
+    ledger: Ledger, market: Market
+) -> None:
+    first_id = market.id_at(AT_MS)
+    for trade in market.trades(first_id, 20):
+        told = _ask(ledger, "ticker", at_ms=trade.at_ms)
+
+        assert (
+            told["trade"]
+            == _ask(ledger, "trades", from_id=told["trade"]["id"], limit=1)["trades"][0]
+        )
+        assert told["trade"]["at_ms"] == trade.at_ms
+        [*_, (_, *touch)] = Book(market).touches(trade.at_ms - 1, trade.at_ms)
+        levels = [Decimal(text) for text in (*told["bid"], *told["ask"])]
+        assert levels == [Decimal(n).scaleb(-d) for n, d in zip(touch, (4, 2, 4, 2), strict=True)]

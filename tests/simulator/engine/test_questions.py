@@ -128,6 +128,7 @@ async def test_a_question_that_is_nearly_right_is_told_what_would_be(
     ("question", "body", "says"),
     [
         ("POST faults", '{"plan": 5}', "Expected `str`"),
+        ("POST hold", "{}", "missing required field `streams`"),
         ("POST faults", '{"plan": "drop=NaN"}', "drop takes a rate"),
         ("POST faults", '{"plan": "latency=99999999999h"}', "up to 24h"),
         ("POST faults", '{"plan": "' + "drop=0.1," * 201 + '"}', "At most 200 are allowed"),

@@ -29,8 +29,8 @@ from penstock.telemetry import Fact
 PASSWORD = "hunter2-%40-x"
 
 
-def value(key: str = "a", number: int = 1, text: str = "x") -> LiveValue:
-    return LiveValue(key, msgspec.json.encode(text), 300_000, 0, "u", number)
+def value(key: str = "a", number: int = 1, text: str = "x", ttl_ms: int = 300_000) -> LiveValue:
+    return LiveValue(key, msgspec.json.encode(text), ttl_ms, 0, "u", number)
 
 
 @pytest.fixture
@@ -130,6 +130,22 @@ async def test_a_paused_server_is_given_up_in_time_and_found_again(server: Redis
             await open_live_store(server.url, timeout_s=0.5)
 
     await until(store, 3)
+    await store.close()
+
+
+async def test_a_value_ages_while_it_waits_for_a_paused_server(server: RedisServer) -> None:
+    store = await open_live_store(server.url, timeout_s=0.5)
+    await until(store, 1)
+    with server.paused():
+        for key, ttl_ms in (("a", 300_000), ("b", 400)):
+            with pytest.raises(StoreUnreachable):
+                await store.put("ticks", [value(key, number=2, ttl_ms=ttl_ms)])
+
+    async with asyncio.timeout(PATIENCE_S):
+        while (found := await store.get("ticks", "a")) is None or found.number != 2:
+            pass
+    assert found.age_ms >= 900, "both calls waited until they were given up"
+    assert await store.get("ticks", "b") is None, "it expired before it arrived"
     await store.close()
 
 

@@ -35,7 +35,7 @@ class _Question(NamedTuple):
 
 
 class Ledger:
-    """Returns true trades, books, candles and ids."""
+    """Returns true trades, books, candles, ids and tickers."""
 
     def __init__(self, markets: Sequence[Market], clock: Clock) -> None:
         self._markets = {slug(market.listing): market for market in markets}
@@ -48,6 +48,7 @@ class Ledger:
             "book": _Question(self._book, ("update_id", "at_ms", "depth")),
             "candles": _Question(self._candles, ("start_ms", "end_ms", "step_ms", "boundaries")),
             "ids": _Question(self._ids, ("at_ms",)),
+            "ticker": _Question(self._ticker, ("at_ms",)),
         }
 
     @property
@@ -146,6 +147,21 @@ class Ledger:
             "next_trade_id": market.id_at(at_ms),
             "next_agg_trade_id": market.agg_id_at(at_ms),
             "update_id": self._book_of(symbol).update_id(at_ms // Book.SLOT_MS),
+        }
+
+    def _ticker(self, symbol: str, query: Query) -> Row:
+        """The last trade at a time, and the best bid and ask, which only trades change."""
+        market, book = self._markets[symbol], self._book_of(symbol)
+        at_ms = whole(
+            query, "at_ms", (market.listing.listed_at_ms, self._latest_ms()), because=_LATER
+        )
+        trade = market.last_before(at_ms + 1)
+        touch = book.touch(trade)
+        return {
+            "at_ms": at_ms,
+            "trade": _trade(market, trade),
+            "bid": _level(market, (touch.bid, touch.bid_quantity)),
+            "ask": _level(market, (touch.ask, touch.ask_quantity)),
         }
 
     def _book_of(self, symbol: str) -> Book:

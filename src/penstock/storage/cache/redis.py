@@ -109,6 +109,9 @@ class RedisBackend:
         self._client, self._others, self._clock = client, others, clock
         self._prefix, self._where = address.prefix, address.where
         self._has_pipelines = address.kind != "cluster"
+        self._ahead_ms: int | None = None
+        """Redis's clock minus this process's, at least."""
+        self._measured_ns = 0
 
     @property
     def where(self) -> str:
@@ -122,7 +125,7 @@ class RedisBackend:
         calls = [self._put_call(space, part) for part in _parts(values)]
         async with self._failures_named():
             if len(calls) == 1 or not self._has_pipelines:
-                return sum([await self._client.eval(*call) for call in calls])
+                return self._counted([await self._client.eval(*call) for call in calls])
             pipeline = self._client.pipeline(transaction=False)
             for call in calls:
                 pipeline.eval(*call)
@@ -131,11 +134,25 @@ class RedisBackend:
             for answer in answers:
                 if isinstance(answer, Exception):
                     raise answer
-            return sum(answers)
+            return self._counted(answers)
+
+    def _counted(self, answers: Sequence[tuple[int, int]]) -> int:
+        """The sum of the answers to calls; they also have Redis's time."""
+        now_ns = self._clock.monotonic_ns()
+        ahead_ms = answers[-1][1] - now_ns // 1_000_000
+        is_due = now_ns - self._measured_ns > _MEASURE_NS
+        if self._ahead_ms is None or ahead_ms > self._ahead_ms or is_due:
+            self._ahead_ms, self._measured_ns = ahead_ms, now_ns
+        return sum([written for written, _ in answers])
+
+    def _sent_ms(self) -> int:
+        """The present time by Redis's clock, or slightly less; 0 if it is not known."""
+        now_ms = self._clock.monotonic_ns() // 1_000_000
+        return 0 if self._ahead_ms is None else now_ms + self._ahead_ms
 
     def _put_call(self, space: str, values: Sequence[LiveValue]) -> list[str | int | bytes]:
         keys = self._keys(space, [value.key for value in values])
-        return [PUT, len(keys), *keys, *map(_argument, values)]
+        return [PUT, len(keys), *keys, *map(_argument, values), self._sent_ms()]
 
     def _keys(self, space: str, keys: Sequence[str]) -> list[str]:
         """The keys of values in Redis, and last that of their space."""

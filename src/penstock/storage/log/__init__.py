@@ -161,6 +161,8 @@ class StreamStats(NamedTuple):
     first_received_ns: int
     """When the record with the first key was received, and below, the last."""
     last_received_ns: int
+    record_bytes: int = 0
+    """An estimate of a record's size: the mean of the first and the last."""
 
 
 class SlotStats(NamedTuple):
@@ -225,7 +227,13 @@ class LogWriter(Protocol):
         ...
 
     def checkpoint(self, path: Path) -> None:
-        """Copy the slot as it is now to a new folder, while it is in use."""
+        """Copy the slot as it is now to a new folder, while it is in use.
+
+        May be called in another thread.
+
+        Raises:
+            StorageError: it cannot be copied.
+        """
         ...
 
     def stats(self) -> SlotStats: ...

@@ -90,6 +90,8 @@ class SlotWriter:
         """Held during a sync, and during a close."""
         self._compact_lock = Lock()
         """Held during a compaction, and during a close."""
+        self._checkpoint_lock = Lock()
+        """Held during a checkpoint, and during a close."""
         self._opened()
 
     @property
@@ -281,13 +283,18 @@ class SlotWriter:
         if path.exists():
             raise StorageError(str(path), "already exists", "Name a folder that does not exist.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._opened().checkpoint(str(path))
+        # Does not open the slot, as ``sync``.
+        with self._checkpoint_lock:
+            if self._kv is None:
+                problem = "was closed after a failure; the next record opens it again"
+                raise StorageError(self._slot, problem)
+            self._kv.checkpoint(str(path))
 
     def stats(self) -> SlotStats:
         return stats_of(self._slot, self._opened())
 
     def close(self) -> None:
-        with self._compact_lock, self._sync_close_lock:
+        with self._compact_lock, self._checkpoint_lock, self._sync_close_lock:
             if self._kv is not None:
                 kv, self._kv = self._kv, None
                 with suppress(StorageError):

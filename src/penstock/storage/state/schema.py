@@ -194,6 +194,20 @@ SYMBOLS = Table(
 
 LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
 
+STATISTICS = Table(name="statistics", fields={"at": "int"})
+
+ALERTS = Table(
+    name="alerts",
+    fields={"state": "text", "changed_at": "int"},
+    indexes=(("changed_at",),),
+)
+
+CHECKPOINTS = Table(
+    name="checkpoints", fields={"log_id": "text", "backup": "text", "state": "text"}
+)
+
+BACKUPS = Table(name="backups", fields={"log_id": "text"})
+
 SCHEMA: Schema = (
     (CONNECTORS, _OLD_JOBS),
     (_OLD_JOBS,),
@@ -212,4 +226,6 @@ SCHEMA: Schema = (
     (BREAKERS,),
     (LOCKS,),
     (SYMBOLS,),
+    (STATISTICS, ALERTS),
+    (CHECKPOINTS, BACKUPS),
 )

@@ -1,4 +1,4 @@
-"""Copies a SQLite file to memory for a reader, without creating or changing any file beside it.
+"""Copies a SQLite file for a reader or a backup, without creating or changing any file beside it.
 
 A file that is being written has a log (``-wal``) and an index of that (``-shm``) beside it. SQLite
 reads them even without write permission, if both exist. Without a log no process writes, and the
@@ -26,27 +26,32 @@ def copy_to_memory(path: Path, timeout_s: float) -> sqlite3.Connection:
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         if path.exists():
-            _copy(path, memory, timeout_s)
+            copy_database(path, memory, timeout_s)
     except BaseException:
         memory.close()
         raise
     return memory
 
 
-def _copy(path: Path, memory: sqlite3.Connection, timeout_s: float) -> None:
+def copy_database(path: Path, copy: sqlite3.Connection, timeout_s: float) -> None:
+    """Copy a database as it is now, while others may write to it.
+
+    Raises:
+        sqlite3.Error, OSError: it cannot be read, or the copy cannot be written.
+    """
     for _ in range(_TRIES):
         before = _state(path)
         if before[0]:
             try:
-                return _backup(path, "mode=ro", memory, timeout_s)
+                return _backup(path, "mode=ro", copy, timeout_s)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF not in _CANNOT_MAKE_INDEX:
                     raise
                 with tempfile.TemporaryDirectory(prefix="penstock-reader-") as folder:
                     for suffix in ("", _LOG):
                         shutil.copy(f"{path}{suffix}", Path(folder, f"{path.name}{suffix}"))
-                    return _backup(Path(folder, path.name), "mode=rw", memory, timeout_s)
-        _backup(path, "mode=ro&immutable=1", memory, timeout_s)
+                    return _backup(Path(folder, path.name), "mode=rw", copy, timeout_s)
+        _backup(path, "mode=ro&immutable=1", copy, timeout_s)
         if _state(path) == before:
             return None
     raise sqlite3.OperationalError("it is changed again and again while it is read")
@@ -62,7 +67,7 @@ def _state(path: Path) -> tuple[bool, int, int]:
     return log.exists() and log.stat().st_size > 0, file.st_mtime_ns, file.st_size
 
 
-def _backup(path: Path, how: str, memory: sqlite3.Connection, timeout_s: float) -> None:
+def _backup(path: Path, how: str, copy: sqlite3.Connection, timeout_s: float) -> None:
     uri = f"file:{quote(str(path.absolute()))}?{how}"
     with closing(sqlite3.connect(uri, uri=True, timeout=timeout_s)) as source:
-        source.backup(memory)
+        source.backup(copy)

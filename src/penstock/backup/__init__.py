@@ -1,0 +1,1 @@
+"""Backups of a data folder: archives, their checks, retention and remote copies."""

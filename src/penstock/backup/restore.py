@@ -1,0 +1,120 @@
+"""Restores a backup as a data folder.
+
+The archive is read twice: first it is checked as a whole, and only then are its files written, each
+compared with the manifest again. They are written to a new folder beside the target, which takes
+its place once all is on the disk. So a target exists complete or not at all.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.backup.manifest import Manifest
+from penstock.backup.reading import Progress, check_archive, contents
+from penstock.errors import FolderNotEmpty, StorageError, StorageFull
+from penstock.files import make_folder, sync_folder
+
+_FRESH = ".restoring-"
+_SPARE = 16 << 20
+
+
+def restore(archive: Path, target: Path, progress: Progress | None = None) -> Manifest:
+    """Restore an archive as a folder that does not exist yet, or is empty.
+
+    Raises:
+        FolderNotEmpty: there is something in the folder. Nothing was changed.
+        BadBackup: the archive is damaged, or penstock did not make it. Nothing is left.
+        StorageError: it cannot be read or written. Nothing is left.
+    """
+    target = target.absolute()
+    _check_target(target)
+    found = check_archive(archive, progress)
+    with _errors_of(target):
+        make_folder(target.parent)
+        free = shutil.disk_usage(target.parent).free
+        if free < found.size + _SPARE:
+            needed = f"{found.size / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free"
+            raise StorageFull(str(target.parent), needed)
+        _remove_left(target)
+        with _fresh_folder(target) as fresh:
+            write_files(archive, found, fresh)
+            _check_target(target)
+            with suppress(FileNotFoundError):
+                target.rmdir()
+            fresh.rename(target)
+            sync_folder(target.parent)
+    return found
+
+
+def write_files(archive: Path, found: Manifest, folder: Path) -> None:
+    """Write the files of an archive that was checked to an empty folder, durably."""
+    folders = {folder}
+    for file, chunks in contents(archive, found):
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folders.update(folder / each for each in Path(file.path).parents)
+        _write(path, chunks)
+    for each in folders:
+        sync_folder(each)
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> None:
+    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(path, how, 0o600)
+    try:
+        for chunk in chunks:
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _check_target(target: Path) -> None:
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise StorageError(str(target), "is not a folder", "Name a new folder.")
+    if target.exists() and any(target.iterdir()):
+        raise FolderNotEmpty(str(target))
+
+
+@contextmanager
+def _fresh_folder(target: Path) -> Iterator[Path]:
+    """A new folder beside the target, locked; removed unless it took the target's place."""
+    fresh = target.with_name(f"{_FRESH}{target.name}-{os.getpid()}")
+    fresh.mkdir(mode=0o700)
+    descriptor = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield fresh
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_left(target: Path) -> None:
+    """Remove what a restore left that was killed; one that runs holds a lock."""
+    for left in target.parent.glob(f"{_FRESH}{target.name}-*"):
+        with suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def _errors_of(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or target)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(where, f"the backup cannot be restored: {error.strerror}") from error
+        raise StorageError(where, error.strerror or str(error)) from error

@@ -97,7 +97,7 @@ chaos-surroundings: $(READY) ## Lock the store, pause, fill the disk and stop fo
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_SYMBOLS=4 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_surroundings.py $(ARGS)
 
 chaos-ticks: $(READY) ## Kill and pause Redis and daemons at 1,000 ticks/s on four exchanges; SEED=7 SECONDS=300
-	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_FAST=$(or $(FAST),36) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_ticks.py $(ARGS)
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_FAST=$(or $(FAST),36) PENSTOCK_TEST_SEED=$(SEED) PENSTOCK_TEST_KILLS=$(or $(KILLS),10) $(BIN)/pytest -s -m sample tests/chaos/test_ticks.py tests/chaos/test_ticks_fleet.py $(ARGS)
 
 chaos-simulator: $(READY) ## Send clients and faults to four simulators for an hour, and watch them; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),3600) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_simulator.py $(ARGS)

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.ticking import SLACK_S, EntryWrites, Scene, Watch, start
+from tests.chaos.ticking import QUOTES, SLACK_S, EntryWrites, Scene, Watch, start
 from tests.waiting import PATIENCE_S
 
 from penstock.live import ProcessStatus
@@ -96,12 +96,16 @@ async def expire(scene: Scene) -> float:
 
 async def stall(scene: Scene) -> float:
     """Streams deliver nothing on live connections: their entries say so, and they go on."""
+    before = await scene.metrics()
     await scene.hold()
     began = time.monotonic()
     # The others send the present tick whenever they are subscribed to again.
     component = "binance:FAST01/USDT"
     await scene.until_entry(component, lambda entry: entry.message.startswith("Stalled"))
     took_s = time.monotonic() - began
+    for name in QUOTES:
+        remedy = f'penstock_stream_remedies_total{{exchange="{name}",remedy="asked_anew"}}'
+        await scene.until_metric(remedy, above=before.get(remedy, 0.0))
     await scene.release()
     await scene.until_entry(component, lambda entry: entry.status is ProcessStatus.RUNNING)
     return took_s
@@ -135,6 +139,7 @@ async def survive(folder: Path) -> dict[str, Any]:
         await stand_still(scene)
         lasted_s, after = time.monotonic() - began, await scene.frames_sent()
         assert not watching.done(), watching
+        metrics = await scene.metrics()
         scene.daemon.terminate()
         assert scene.daemon.stdout is not None
         output = await asyncio.wait_for(scene.daemon.stdout.read(), PATIENCE_S)
@@ -147,6 +152,10 @@ async def survive(folder: Path) -> dict[str, Any]:
         "took_s": took_s,
         "lasted_s": round(lasted_s, 1),
         "ticks": json.loads(output.splitlines()[-1])["ticks"],
+        "writes": {
+            name: sum(count for series, count in metrics.items() if series.startswith(name))
+            for name in ("penstock_ticks_written", "penstock_ticks_superseded")
+        },
         "ticks_per_s": {
             name: round((after[name] - before[name]) / (lasted_s - unsent_s[name]))
             for name in after

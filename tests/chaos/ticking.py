@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.servers import RedisServer
+from tests.servers import RedisServer, free_port
 from tests.waiting import PATIENCE_S
 
 from penstock.cli.processes import running
@@ -186,6 +186,7 @@ class Scene:
     cache: TickCache
     processes: ProcessCache
     ttl_s: float
+    metrics_port: int
 
     async def hold(self) -> dict[str, dict[str, Any]]:
         """Let all tickers stand still; return the truth about every symbol, by key."""
@@ -251,6 +252,19 @@ class Scene:
             assert time.monotonic() < deadline, entry
             await asyncio.sleep(POLL_S)
 
+    async def metrics(self) -> dict[str, float]:
+        """The daemon's metrics, by series."""
+        async with self.http.get(f"http://127.0.0.1:{self.metrics_port}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        rows = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {series: float(value) for series, _, value in rows}
+
+    async def until_metric(self, series: str, *, above: float) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while (await self.metrics()).get(series, 0.0) <= above:
+            assert time.monotonic() < deadline, series
+            await asyncio.sleep(POLL_S)
+
     async def frames_sent(self) -> dict[str, int]:
         told = [await each.ask(self.http, "state") for each in self.markets]
         return {each["exchange"]: each["frames_sent"] for each in told}
@@ -276,6 +290,7 @@ async def start(
         "PENSTOCK_EXCHANGES_REST_URLS": urls,
         "PENSTOCK_EXCHANGES_STREAM_URLS": urls,
         "PENSTOCK_LIVE_URL": redis.url,
+        "PENSTOCK_METRICS_PORT": str(metrics_port := free_port()),
         **settings,
     }
     words = ["tickers", "--all", "--data-dir", str(folder), "--json"]
@@ -286,7 +301,7 @@ async def start(
     cache = TickCache(redis.url, ttl_s=ttl_s, stale_after_s=stale_s)
     await stack.enter_async_context(cache)
     processes = await stack.enter_async_context(ProcessCache(redis.url))
-    scene = Scene(http, redis, markets, daemon, cache, processes, ttl_s)
+    scene = Scene(http, redis, markets, daemon, cache, processes, ttl_s, metrics_port)
     await _until_subscribed(scene)
     return scene
 

@@ -16,7 +16,7 @@ from penstock.simulator.engine.server import SimulatorServer
 from penstock.telemetry import Fact
 from penstock.tickers import LiveTickerCollector
 from penstock.tickers import stalls as stalls_module
-from penstock.tickers.facts import StallDetectionFailed
+from penstock.tickers.facts import ExchangeMeasured, StallDetectionFailed, TicksMeasured
 from penstock.tickers.stalls import TickerStalls
 
 
@@ -62,6 +62,11 @@ async def test_a_stalled_stream_is_shown_and_subscribed_to_again(
         assert found[ETH.key].status is ProcessStatus.RUNNING
         assert [each.symbol for each in facts if isinstance(each, StreamStalled)] == ["btc_usdt"]
         await until(lambda: _longer(server, asked))
+        await until(lambda: _measured(facts).symbols == {"error": 1, "running": 1})
+        measured = _measured(facts)
+        assert measured.received > 0
+        assert measured.oldest_s is not None
+        assert measured.oldest_s > 0.5
 
         await hold(server, "")
 
@@ -72,6 +77,12 @@ async def test_a_stalled_stream_is_shown_and_subscribed_to_again(
         await until(lambda: any(isinstance(each, StreamRecovered) for each in facts))
     finally:
         await collector.stop_collection()
+
+
+def _measured(facts: list[Fact]) -> ExchangeMeasured:
+    [*_, last] = [each for each in facts if isinstance(each, TicksMeasured)]
+    assert last.written > 0
+    return last.exchanges["binance"]
 
 
 async def _longer(server: SimulatorServer, asked: int) -> bool:

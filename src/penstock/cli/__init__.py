@@ -26,7 +26,10 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status", "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors", "jobs", "symbols", "markets", "log", "sim", "judge", "config", "init", "stats", "alerts", "up", "restart", "start", "stop", "backup",
+    "demo", "init", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest",
+    "work", "keep", "serve", "bus", "apply", "status", "stats", "alerts", "ticks", "coverage",
+    "gaps", "verify", "tail", "replay", "export", "query", "connectors", "jobs", "symbols",
+    "markets", "log", "backup", "sim", "judge", "config",
 )  # fmt: skip
 
 

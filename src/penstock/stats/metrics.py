@@ -20,6 +20,7 @@ from penstock.stats.error_metrics import ErrorMetrics
 from penstock.stats.facts import AlertsNotSent, AlertsSent
 from penstock.stats.keep_metrics import KeepMetrics
 from penstock.stats.storage_metrics import StorageMetrics
+from penstock.stats.ticker_metrics import TickerMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
 
@@ -95,8 +96,9 @@ class Metrics:
             "penstock_alert_failures", "Times that the webhook stopped accepting alerts.",
             registry=registry,
         )  # fmt: skip
-        self._storage = StorageMetrics()
+        self._storage, self._tickers = StorageMetrics(), TickerMetrics()
         registry.register(self._storage)
+        registry.register(self._tickers)
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
@@ -105,6 +107,7 @@ class Metrics:
         self._fetches.count(fact)
         self._keeping.count(fact)
         self._storage.count(fact)
+        self._tickers.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()

@@ -22,7 +22,7 @@ from penstock.supervisor.supervisor import Supervisor
 _FILE = "up.sock"
 _ASK_S = 5.0
 """Seconds that a client may take to send its request."""
-Action = Literal["restart", "start", "stop"]
+Action = Literal["restart", "start", "stop", "show"]
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +30,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True):
 
     action: Action
     names: list[str]
+    """Processes or kinds; empty to show all."""
 
 
 class Answer(Struct, frozen=True):
@@ -71,9 +72,11 @@ async def _obey(supervisor: Supervisor, line: bytes) -> Answer:
         names = supervisor.find(request.names)
     except (msgspec.DecodeError, PenstockError) as error:
         return Answer(error=str(error))
-    act = {"restart": supervisor.restart, "start": supervisor.start, "stop": supervisor.stop}
-    await act[request.action](names)
-    return Answer(processes=[each for each in supervisor.children() if each.name in names])
+    if request.action != "show":
+        act = {"restart": supervisor.restart, "start": supervisor.start, "stop": supervisor.stop}
+        await act[request.action](names)
+    children = supervisor.children()
+    return Answer(processes=[each for each in children if each.name in names or not names])
 
 
 def _bound(path: Path) -> socket.socket:

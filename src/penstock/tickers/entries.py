@@ -6,6 +6,7 @@ that are due are written together.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
@@ -143,6 +144,10 @@ class SymbolEntries:
             if entry.process_id is not None and not is_ours:
                 entry.process_id = entry.written = None
                 self._changed.set()
+
+    def statuses(self) -> Counter[str]:
+        """How many symbols have each status."""
+        return Counter(str(entry.status) for entry in self._entries.values())
 
     def latest(self) -> list[Ticker]:
         """The last tick of each symbol that has one."""

@@ -33,7 +33,13 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 from penstock.telemetry import Fact
 from penstock.tickers.credentials import Access
 from penstock.tickers.entries import SymbolEntries
-from penstock.tickers.facts import CallbackFailed, SymbolFailed, SymbolsSubscribed, symbols_failed
+from penstock.tickers.facts import (
+    CallbackFailed,
+    ExchangeMeasured,
+    SymbolFailed,
+    SymbolsSubscribed,
+    symbols_failed,
+)
 from penstock.tickers.services import TickerServices
 from penstock.tickers.stalls import TickerStalls
 
@@ -101,6 +107,12 @@ class ExchangeTickers:
             self.wanted.pop(symbol, None)
             self.entries.failed(symbol, str(error), final=True)
         return error
+
+    def measured(self) -> ExchangeMeasured:
+        """What was received, and how the symbols are."""
+        heard_ns = [ticker.received_at_ns for ticker in self.entries.latest()]
+        oldest_s = (self._clock.now_ns() - min(heard_ns)) / 1e9 if heard_ns else None
+        return ExchangeMeasured(self.received, dict(self.entries.statuses()), oldest_s)
 
     def write_again(self) -> None:
         """Write the last tick of each symbol, and all entries, since the store has lost them."""

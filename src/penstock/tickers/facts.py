@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import Struct
+
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, Level
 
@@ -107,6 +109,31 @@ class CredentialsUnavailable(Fact, frozen=True, kw_only=True):
     exchange: str
     reason: str
     """The kind of error only: its text may contain a secret."""
+
+
+class ExchangeMeasured(Struct, frozen=True):
+    """The ticks of one exchange."""
+
+    received: int
+    symbols: dict[str, int]
+    """How many have each status."""
+    oldest_s: float | None
+    """The age of the last tick of the symbol whose last tick is the oldest."""
+
+
+class TicksMeasured(Fact, frozen=True, kw_only=True):
+    """What became of ticks since the start, and how the symbols are. For metrics."""
+
+    level: ClassVar[Level] = "debug"
+    logger: ClassVar[str] = _LIVE
+    store: str
+    exchanges: dict[str, ExchangeMeasured]
+    written: int
+    superseded: int
+    expired: int
+    dropped: int
+    failures: int
+    waiting: int
 
 
 class StoreEmptied(Fact, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,14 +17,19 @@ from penstock.cli.processes import running
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import read_all
 from penstock.config import environment_name
+from penstock.coverage.writing import read_coverage
 from penstock.errors import NoSupervisor, PenstockError
+from penstock.market.channels import TRADES
 from penstock.runtime.status import ChildStatus
 from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator.judge import Findings, total
+from penstock.storage.log import open_log
+from penstock.storage.state import open_store
 from penstock.supervisor.control import tell_supervisor
 
 _START_S = 120.0
 _STOP_S = 60.0
+_REPORT_S = 60.0
 _POLL_S = 0.5
 _KILLING = 0.7
 """The share of the demo in which processes are killed; in the rest they recover."""
@@ -123,10 +128,31 @@ class _Supervised:
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
+        await self._until_reported()
         write(f"{killed} processes were killed. Stopping the collectors and filling gaps …\n")
         await tell_supervisor(self._plan.folder, "stop", _PRODUCERS)
         await until_filled(self._plan, self._clock)
         return {"processes_killed": killed, "backup_verified": verified}
+
+    async def _until_reported(self) -> None:
+        """Wait until the ledger has what was recorded, and so the gaps; but not for ever."""
+        with closing(open_log(f"rocksdb:{self._plan.folder}").reader()) as log:
+            recorded = {
+                (slot.slot, each.stream): each.last_number
+                for slot in log.stats()
+                for each in slot.streams
+                if slot.slot.startswith("collect-") and each.stream.channel == TRADES.name
+            }
+        store = await open_store(self._plan.state_url)
+        try:
+            for _ in range(int(_REPORT_S / _POLL_S)):
+                found = await read_coverage(store, channel=TRADES.name)
+                reported = {(each.slot, each.stream): each.number for each in found}
+                if all(reported.get(each, 0) >= number for each, number in recorded.items()):
+                    return
+                await self._clock.sleep(_POLL_S)
+        finally:
+            await store.close()
 
     async def _back_up(self) -> bool:
         """Make a backup, which is restored to a temporary folder and checked, and verify it."""

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-from bench._process import cpu_s, peak_rss_mb
 from bench._monitoring import measure_monitoring
+from bench._process import cpu_s, peak_rss_mb
 from bench._sides import our_python
 from deltalake import write_deltalake
 

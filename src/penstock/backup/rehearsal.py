@@ -19,7 +19,7 @@ from penstock.errors import BadBackup, NoDataset, PenstockError
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
 
-_FOLDER = ".rehearsal"
+REHEARSAL = ".rehearsal"
 _SHOWN = 20
 
 
@@ -37,7 +37,7 @@ async def rehearse(
     Raises:
         StorageError: there is not enough space.
     """
-    folder = archive.parent / _FOLDER
+    folder = archive.parent / REHEARSAL
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
     try:

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from tests.servers import RedisServer
@@ -89,7 +90,7 @@ async def until_seen(observer: Observer) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def kill_again_and_again(folder: Path) -> dict[str, object]:
+async def kill_again_and_again(folder: Path) -> dict[str, Any]:
     luck = random.Random(SEED)
     store = await open_store(f"sqlite:{folder / 'state.db'}")
     for symbol in SYMBOLS:

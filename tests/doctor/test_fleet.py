@@ -24,6 +24,7 @@ from penstock.doctor.fleet import (
     headroom,
     read_fleet,
 )
+from penstock.doctor.model import Fleet
 from penstock.doctor.ports import check_ports
 from penstock.runtime.status import ProcessStatus, this_machine, write_process
 from penstock.runtime.stores import open_state
@@ -113,6 +114,19 @@ async def test_the_budget_shows_stops_pauses_and_what_is_left(subject: Subject) 
     assert headroom(None, "binance") == 1.0
 
 
+@pytest.mark.parametrize(("jobs", "level"), [(0, "warning"), (3, "ok")])
+async def test_a_budget_may_be_used_up_by_jobs_only(
+    jobs: int, level: str, subject: Subject
+) -> None:
+    async with open_state(subject.settings, subject.clock) as store:
+        connector, _ = await ConnectorManager(store).ensure_connector("binance")
+    used = tuple(replace(each, used=each.burst or each.amount) for each in connector.limits)
+    connector = replace(connector, limits=used, active_jobs_count=jobs)
+    [found] = await check_budgets(subject._replace(fleet=Fleet(connectors=[connector])))
+    assert found.level == level
+    assert headroom(Fleet(connectors=[connector]), "binance") == 0.0
+
+
 async def test_a_store_that_does_not_answer_is_a_problem_and_the_rest_is_checked(
     subject: Subject,
 ) -> None:
@@ -147,8 +161,9 @@ async def test_a_check_that_hangs_or_fails_is_told_and_hides_no_other(
         raise ValueError("broken")
 
     monkeypatch.setattr(run, "CHECKS", {**run.CHECKS, "disk": hang, "fsync": fail})
-    found = {each.check: each for each in await examine(subject, timeout_s=1.0)}
-    assert "no result within 1 s" in found["disk"].words
+    async with asyncio.timeout(30):
+        found = {each.check: each for each in await examine(subject, timeout_s=5.0)}
+    assert "no result within 5 s" in found["disk"].words
     assert "ValueError: broken" in found["fsync"].words
     assert found["python"].level == "ok"
 

@@ -3,17 +3,19 @@
 import asyncio
 import re
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.certificates import certificate
 
 from penstock.clock import SystemClock
 from penstock.config import Api, Bus
 from penstock.doctor import Subject, exchanges, worst
-from penstock.doctor.exchanges import check_exchanges, clock_finding
+from penstock.doctor.exchanges import check_exchanges, clock_finding, days_left
 from penstock.doctor.model import Fleet
 from penstock.doctor.ports import check_ports
 from penstock.throttle.offset import Offset
@@ -98,6 +100,34 @@ async def test_what_speaks_no_tls_is_a_problem(tmp_path: Path, simulate: Simulat
     settings = settings_for(tmp_path, binance=f"https://{server.address}")
     [found] = await check_exchanges(Subject(settings, SystemClock(), ("binance",)))
     assert found.level == "problem"
+
+
+async def test_tls_is_checked_and_a_certificate_that_expires_soon_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanges, "client_for", lambda *_: pytest.fail("it is not to be asked"))
+    monkeypatch.setattr(exchanges, "headroom", lambda *_: 0.0)
+    trusted, key = certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(trusted, key)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+    host, port = server.sockets[0].getsockname()
+    settings = settings_for(tmp_path, kraken=f"https://{host}:{port}")
+    subject = Subject(settings, SystemClock(), ("kraken",))
+    [refused, *_] = await check_exchanges(subject)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    [expiring, *_] = await check_exchanges(subject)
+    server.close()
+    assert (refused.level, "TLS fails" in refused.words) == ("problem", True)
+    assert (expiring.level, "expires in 0 days" in expiring.words) == ("warning", True)
+
+
+def test_the_days_of_a_certificate_are_counted() -> None:
+    noon_ms = 1_893_499_200_000
+    assert days_left("Jan  2 12:00:00 2030 GMT", noon_ms) == 1
+    assert days_left("Jan  2 11:59:59 2030 GMT", noon_ms) == 0
+    assert days_left("Jan  1 11:00:00 2030 GMT", noon_ms) == -1
+    assert days_left("", noon_ms) is None
 
 
 async def test_nothing_is_sent_while_little_of_the_budget_is_left(

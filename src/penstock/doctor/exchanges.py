@@ -8,7 +8,6 @@ import asyncio
 import ssl
 from collections.abc import Iterable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from statistics import median
 from urllib.parse import SplitResult, urlsplit
 
@@ -33,7 +32,7 @@ async def check_exchanges(subject: Subject) -> Iterable[Finding]:
     """Whether each exchange answers, and how far this machine's clock is off."""
     if not subject.exchanges:
         words = "none is set up"
-        return [warning("exchange", words, "Name some: penstock doctor binance kraken")]
+        return [warning("exchange", words, "Name some: penstock doctor EXCHANGE…")]
     results = await asyncio.gather(*(_exchange(subject, name) for name in subject.exchanges))
     found = [finding for findings, _ in results for finding in findings]
     offsets = [offset for _, offset in results if offset is not None]
@@ -61,7 +60,7 @@ async def _exchange(subject: Subject, name: str) -> tuple[list[Finding], Offset 
     try:
         exchange = registry.load(name)
         urls = _urls(subject, exchange)
-        addresses = [await _address(name, url) for url in urls]
+        addresses = [await _address(name, url, subject.clock.now_ms()) for url in urls]
     except PenstockError as error:
         return [problem("exchange", f"{name}: {error}", "See: penstock doctor --help")], None
     if any(each.level == "problem" for each in addresses):
@@ -81,7 +80,7 @@ def _urls(subject: Subject, exchange: Exchange) -> list[SplitResult]:
     return list({(each.hostname, each.port): each for each in parts}.values())
 
 
-async def _address(name: str, url: SplitResult) -> Finding:
+async def _address(name: str, url: SplitResult, now_ms: int) -> Finding:
     """Connect to an address, with TLS if it has it; nothing is sent."""
     host, encrypted = url.hostname or "", url.scheme in ("https", "wss")
     port = url.port or (443 if encrypted else 80)
@@ -102,7 +101,7 @@ async def _address(name: str, url: SplitResult) -> Finding:
         if is_local(host):
             return ok("exchange", f"{where} is reachable, without TLS on this machine")
         return warning("exchange", f"{where} has no TLS", "Use its https:// and wss:// URLs.")
-    days = _days_left(certificate.get("notAfter", ""))
+    days = days_left(certificate.get("notAfter", ""), now_ms)
     if days is not None and days < _EXPIRES_DAYS:
         words = f"{where}: its certificate expires in {days} days"
         return warning("exchange", words, "Look for an announcement of the exchange or proxy.")
@@ -115,11 +114,11 @@ def _reason(error: OSError | TimeoutError) -> str:
     return error.strerror or str(error)
 
 
-def _days_left(not_after: str) -> int | None:
+def days_left(not_after: str, now_ms: int) -> int | None:
+    """In how many days a certificate expires; None if it does not say when."""
     if not not_after:
         return None
-    expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(not_after), UTC)
-    return (expires - datetime.now(UTC)).days
+    return round(ssl.cert_time_to_seconds(not_after) - now_ms / 1000) // 86_400
 
 
 async def _queried(

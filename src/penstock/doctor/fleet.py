@@ -78,9 +78,9 @@ def _budget(connector: Connector) -> Finding:
         return problem("budget", words, f"Wait for its end; see: penstock connectors show {name}")
     if connector.status == "paused":
         return warning("budget", f"{name} is paused", f"penstock connectors resume {name}")
-    if left < _LOW:
-        words = f"{name}: {left:.0%} of its limits is left"
-        remedy = "Run fewer jobs, or fetch less often; see docs/connectors.md."
+    if left < _LOW and not connector.active_jobs_count:
+        words = f"{name}: {left:.0%} of its limits is left, though no job runs"
+        remedy = "Fetch less often, or see who else sends from this address; docs/connectors.md."
         return warning("budget", words, remedy)
     return ok("budget", f"{name}: {left:.0%} of its limits is left")
 

@@ -73,11 +73,15 @@ def _space(name: str, folder: Path, free: int, total: int, subject: Subject) -> 
 
 async def check_syncs(subject: Subject) -> Iterable[Finding]:
     """How long the disk of the data folder takes to store a small write for good."""
+    return await in_thread(lambda: _syncs(subject))
+
+
+def _syncs(subject: Subject) -> list[Finding]:
     place = existing(Path(subject.settings.collect.data_dir))
     if not os.access(place, os.W_OK):
         return []  # the check of permissions says so
     try:
-        took_ms = await in_thread(lambda: sync_ms(place, subject.clock))
+        took_ms = sync_ms(place, subject.clock)
     except OSError as error:
         words = f"{place} cannot be written: {error.strerror}"
         return [problem("fsync", words, "Make room on the disk, or mount it for writing.")]

@@ -31,6 +31,22 @@ class TrimmingFailed(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class DiskSpaceLow(Fact, frozen=True, kw_only=True):
+    """A disk has less free space than ``disk.min_free``: jobs stop, live collection continues."""
+
+    level: ClassVar[Level] = "error"
+    path: str
+    free_bytes: int
+    min_bytes: int
+
+
+class DiskSpaceEnough(Fact, frozen=True, kw_only=True):
+    """A disk has enough free space again: jobs continue."""
+
+    path: str
+    free_bytes: int
+
+
 class CheckpointMade(Fact, frozen=True, kw_only=True):
     """A slot of the log was copied for a backup that is being made."""
 

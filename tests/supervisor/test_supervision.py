@@ -298,6 +298,7 @@ def test_one_that_never_writes_a_status_is_restarted() -> None:
 
 def test_while_the_store_does_not_answer_nobody_looks_hung() -> None:
     world = started(*ALL)
+    see(world, 10, beats=False)
     for _ in range(100):
         world.advance(5)
         world.do(world.machine.seen(None, world.now))

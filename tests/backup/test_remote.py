@@ -14,9 +14,11 @@ from tests import servers
 from tests.backup.folders import NOW, add_backup, backups, flip_byte, whole_backups
 
 from penstock.backup import local_folder
+from penstock.backup.folder import Rehearsal, write_rehearsal
+from penstock.backup.model import digest_name
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync, SyncReport
-from penstock.backup.remote_facts import BackupDeleted, BackupPushed, SyncFailed
+from penstock.backup.remote_facts import BackupPushed, CopyDeleted, SyncFailed
 from penstock.backup.remote_folder import RemoteFolder, check_remote
 from penstock.clock import ManualClock, SystemClock
 from penstock.errors import ConfigError, PenstockError, RcloneMissing, RemoteError, SyncRunning
@@ -266,13 +268,24 @@ async def test_secrets_of_rclone_appear_in_no_error(tmp_path: Path) -> None:
     assert "bad key ***" in str(failed.value)
 
 
+async def test_the_only_rehearsed_backup_stays(place: Place) -> None:
+    names = [add_backup(place.folder, days) for days in (0, 1)]
+    digest = (place.folder / digest_name(names[1])).read_text().split()[0]
+    write_rehearsal(place.folder / names[1], Rehearsal(at="", digest=digest, verified=True))
+
+    report = await place.sync(keep=1)
+
+    assert report.pushed == (names[1],)
+    assert backups(place.files) == backups(place.folder) == {names[1]}
+
+
 async def test_facts_name_what_was_copied_and_deleted(place: Place) -> None:
     names = [add_backup(place.folder, days) for days in (0, 1)]
 
     await place.sync(keep=1)
 
     pushed = [fact.name for fact in place.facts if isinstance(fact, BackupPushed)]
-    deleted = [(f.name, f.where) for f in place.facts if isinstance(f, BackupDeleted)]
+    deleted = [(f.name, f.where) for f in place.facts if isinstance(f, CopyDeleted)]
     assert (pushed, deleted) == ([names[0]], [(names[1], "local")])
 
 

@@ -1,15 +1,16 @@
 """Builds the synchronization of backups with their remote from settings."""
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync
 from penstock.backup.remote_folder import RemoteFolder, check_remote
+from penstock.backup.remote_schedule import SyncSchedule
+from penstock.backup.run import backup_folder
 from penstock.clock import Clock
 from penstock.config import Settings
-from penstock.errors import ConfigError
 from penstock.telemetry import Listener, quiet
 
 _OF_RCLONE = re.compile(r"(RCLONE|AWS|AZURE|GOOGLE|B2|SWIFT|OS|ST)_")
@@ -31,13 +32,26 @@ def open_sync(
     """Return the synchronization of the folder of backups with its remote.
 
     Raises:
-        ConfigError: there is no folder of backups, or the remote is invalid.
+        NoBackup: no folder for backups is set.
+        ConfigError: the remote is invalid.
     """
-    backup = settings.backup
-    if not backup.folder:
-        problem = "is empty: set it to the folder of the backups."
-        raise ConfigError("backup.folder", problem=problem, origin="settings")
-    folder = Path(backup.folder).expanduser()
+    backup, folder = settings.backup, backup_folder(settings)
     remote = check_remote(backup.remote, folder)
     rclone = Rclone(backup.rclone, clock, backup.remote_timeout, secrets, remote)
     return RemoteSync(folder, RemoteFolder(rclone, remote), backup.keep, clock, listener)
+
+
+def sync_regularly(
+    settings: Settings,
+    clock: Clock,
+    listener: Listener,
+    problems: dict[str, str],
+    secrets: Sequence[str] = (),
+) -> Coroutine[Any, Any, None]:
+    """Return what synchronizes after each backup.
+
+    Raises:
+        NoBackup, ConfigError: as above.
+    """
+    sync = open_sync(settings, clock, listener, secrets)
+    return SyncSchedule(sync, backup_folder(settings), clock, problems).run()

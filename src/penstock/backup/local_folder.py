@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
-from penstock.backup.model import digest_line, digest_name, read_digest, time_of
+from penstock.backup.folder import REHEARSED_SUFFIX, list_backups
+from penstock.backup.model import digest_line, digest_name, read_digest
 from penstock.errors import SyncRunning
 from penstock.files import make_folder, replace_file, sync_folder
 
@@ -31,28 +32,30 @@ class LocalCopy:
     """The digest of its bytes that the remote knows as well."""
     is_whole: bool
     """Whether its bytes have the digest in its digest file."""
+    is_rehearsed: bool = False
+    """Whether it was restored once, and nothing was wrong."""
 
 
 def read_copies(folder: Path, kind: str, stopped: Callable[[], bool]) -> Iterator[LocalCopy]:
     """Read every archive that has a digest file, and compare its bytes with that.
 
     Raises:
-        OSError: the folder or a file cannot be read.
+        StorageError: the folder cannot be read.
+        OSError: a file cannot be read.
     """
-    if not folder.is_dir():
-        return
-    with os.scandir(folder) as entries:
-        names = [each.name for each in entries if each.is_file(follow_symlinks=False)]
-    for name in sorted(names):
-        if time_of(name) is None or stopped():
-            continue
+    for backup in list_backups(folder):
+        name = backup.name
+        if stopped():
+            return
         try:
             text = (folder / digest_name(name)).read_bytes()[:4096].decode(errors="replace")
             size, (digest, other) = hash_file(folder / name, ("sha256", kind), stopped)
         except FileNotFoundError:  # not complete yet, or deleted meanwhile
             continue
         expected = read_digest(text, name)
-        yield LocalCopy(name, size, expected or "", other, digest == expected)
+        yield LocalCopy(
+            name, size, expected or "", other, digest == expected, is_rehearsed=backup.verified
+        )
 
 
 def hash_file(
@@ -141,4 +144,5 @@ def delete(folder: Path, name: str) -> None:
     """
     (folder / name).unlink(missing_ok=True)
     (folder / digest_name(name)).unlink(missing_ok=True)
+    (folder / (name + REHEARSED_SUFFIX)).unlink(missing_ok=True)
     sync_folder(folder)

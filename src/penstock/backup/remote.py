@@ -20,9 +20,9 @@ from penstock.backup import local_folder
 from penstock.backup.local_folder import LocalCopy
 from penstock.backup.model import DIGEST_SUFFIX, BackupFile, digest_line, digest_name, time_of
 from penstock.backup.remote_facts import (
-    BackupDeleted,
     BackupPulled,
     BackupPushed,
+    CopyDeleted,
     SyncEnded,
     SyncFailed,
 )
@@ -170,8 +170,15 @@ class _Run:
         pushed, and it must not be given up for an older one before it was fetched.
         """
         sizes = {name: size for name, size in self._there.items() if name not in self._unusable}
+        verified = (sizes.keys() - self.here.keys()) | self._verified_here()
         sizes.update({name: copy.size for name, copy in self.here.items()})
-        return [backup.name for backup in plan(_files(sizes, sizes), self._keep, self._now()).kept]
+        retained = plan(_files(sizes, verified), self._keep, self._now())
+        return [backup.name for backup in retained.kept]
+
+    def _verified_here(self) -> set[str]:
+        """Those here that were rehearsed; all whole ones, if none was."""
+        rehearsed = {name for name, copy in self.here.items() if copy.is_rehearsed}
+        return rehearsed or set(self.here)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
@@ -308,18 +315,19 @@ class _Run:
         if doomed_there and not self._may_delete(self._equal - set(doomed_there), "remote"):
             doomed_there = []
         here = {name: copy.size for name, copy in self.here.items()}
-        doomed_here = self._doomed(_files(here, self.here.keys()), kept)
-        staying = {n for n in here.keys() - set(doomed_here) if (self._folder / n).is_file()}
+        doomed_here = self._doomed(_files(here, self._verified_here()), kept)
+        staying = self._verified_here() - set(doomed_here)
+        staying = {name for name in staying if (self._folder / name).is_file()}
         if doomed_here and not self._may_delete(staying, "local"):
             doomed_here = []
         if self._staging is not None:
             for name in doomed_there:
                 await self._remote.delete(name)
                 await self._remote.delete(digest_name(name))
-                self._emit(BackupDeleted(name=name, size_bytes=there[name], where="remote"))
+                self._emit(CopyDeleted(name=name, size_bytes=there[name], where="remote"))
             for name in doomed_here:
                 local_folder.delete(self._folder, name)
-                self._emit(BackupDeleted(name=name, size_bytes=here[name], where="local"))
+                self._emit(CopyDeleted(name=name, size_bytes=here[name], where="local"))
             await self._remove_leftovers()
         return doomed_here, doomed_there
 

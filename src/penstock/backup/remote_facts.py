@@ -19,8 +19,8 @@ class BackupPulled(Fact, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class BackupDeleted(Fact, frozen=True, kw_only=True):
-    """A backup was deleted, since the retention does not keep it."""
+class CopyDeleted(Fact, frozen=True, kw_only=True):
+    """A sync deleted a backup, here or on the remote, since the retention does not keep it."""
 
     name: str
     size_bytes: int

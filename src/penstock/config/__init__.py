@@ -10,7 +10,7 @@ anything starts.
 from penstock.config.collecting import Collect, Fetch, FetchKind, Ingest, Jobs, Tickers
 from penstock.config.loading import Loaded, load
 from penstock.config.monitoring import Alerts, Stats
-from penstock.config.operating import Backup, Up, UpExchange
+from penstock.config.operating import Backup, Disk, Up, UpExchange
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
@@ -45,6 +45,7 @@ __all__ = [
     "Bus",
     "Collect",
     "ConnectorPlan",
+    "Disk",
     "Exchanges",
     "Fetch",
     "FetchKind",

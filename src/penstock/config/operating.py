@@ -71,6 +71,14 @@ class Up(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     is not the exchange that is silent (docs/operations.md). Doubled after each such restart."""
 
 
+class Disk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What happens when a disk is almost full."""
+
+    min_free: tuple[str, ...] = ("5%", "2GB")
+    """Free space below which jobs stop, so that live collection can use the rest: sizes such as
+    ``500MB`` or shares of the disk, of which the smallest applies. ``0``: jobs never stop."""
+
+
 class Backup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Backups of the data folder (``penstock backup``, and the keeper)."""
 

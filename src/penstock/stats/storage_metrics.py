@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from penstock.runtime.facts import DiskSpaceEnough, DiskSpaceLow
 from penstock.stats.facts import StorageMeasured
 from penstock.stats.statistics import StorageStatistics
 from penstock.telemetry import Fact
@@ -17,11 +18,15 @@ class StorageMetrics:
 
     def __init__(self) -> None:
         self._last: StorageStatistics | None = None
+        self._low: dict[str, bool] = {}
 
     def count(self, fact: Fact) -> None:
         """Keep the statistics of a fact."""
-        if isinstance(fact, StorageMeasured):
-            self._last = fact.statistics
+        match fact:
+            case StorageMeasured():
+                self._last = fact.statistics
+            case DiskSpaceLow() | DiskSpaceEnough():
+                self._low[fact.path] = isinstance(fact, DiskSpaceLow)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: a process that measures nothing has no such metrics."""
@@ -33,6 +38,11 @@ class StorageMetrics:
         if last is not None:
             yield from _directories(last)
             yield from _disks(last)
+        if self._low:
+            low = _gauge("penstock_disk_low", "1 while jobs wait for space on a disk.", "disk")
+            for path, is_low in self._low.items():
+                low.add_metric([path], is_low)
+            yield low
 
 
 def _directories(last: StorageStatistics) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ import logging
 import re
 import signal
 import subprocess
+import tarfile
 import threading
 import urllib.error
 import urllib.request
@@ -103,6 +104,9 @@ def environment(**but: str) -> dict[str, str]:
         "PENSTOCK_STATE_TIMEOUT": "0.5",
         "PENSTOCK_LIVE_TIMEOUT": "0.5",
         "PENSTOCK_REQUESTS_ATTEMPTS": "1",
+        "PENSTOCK_BACKUP_FOLDER": "backups",
+        "PENSTOCK_UP_EXCHANGES": "coinbase",
+        "SYMBOLS": "btc_usd",
         "COLUMNS": "4000",
     }
     return {name: value for name, value in (variables | but).items() if value != "-"}
@@ -135,7 +139,8 @@ COMMANDS = [
     ["status"], ["status", "--json"], ["connectors", "list"], ["jobs", "list"], ["gaps"],
     ["coverage"], ["ticks"], ["symbols", "list"], ["markets", "coinbase"],
     ["log", "streams"], ["ingest", "coinbase", "BTC-USD", "--dry-run"],
-    ["ingest", "binance", "BTC-USDT", "--dry-run"],
+    ["ingest", "binance", "BTC-USDT", "--dry-run"], ["doctor", "coinbase"], ["doctor", "--json"],
+    ["stats"], ["gc", "--dry-run"], ["backup", "run"], ["backup", "list"], ["up", "--dry-run"],
 ]  # fmt: skip
 
 
@@ -154,6 +159,8 @@ def test_no_command_shows_a_secret(
             said = done.stdout + done.stderr
             assert said, words
             assert not shown_in(said), words
+    for text in _files(tmp_path):
+        assert not shown_in(text)
 
 
 @contextlib.contextmanager
@@ -362,7 +369,12 @@ def _ask(url: str, token: str, body: bytes | None = None) -> str:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """What a backup would copy."""
+    """All files that were written, and those in backups."""
     for path in folder.rglob("*"):
-        if path.is_file():
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    if content := archive.extractfile(member):
+                        yield content.read().decode("latin-1")
+        elif path.is_file():
             yield path.read_bytes().decode("latin-1")

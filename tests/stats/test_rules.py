@@ -60,7 +60,7 @@ def parts(expression: Any) -> Iterator[Any]:
 def selectors(text: str) -> list[Selector]:
     return [
         Selector(
-            part.name,
+            part.name or "",
             tuple((m.name, str(m.op), m.value) for m in part.matchers.matchers),
         )
         for part in parts(parsed(text))
@@ -189,10 +189,11 @@ def test_a_metric_that_does_not_exist_is_noticed(series: Series) -> None:
             check(query, series)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_accepts_the_rules() -> None:
-    done = subprocess.run(
-        ["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False
-    )
+if shutil.which("promtool"):
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    def test_promtool_accepts_the_rules() -> None:
+        done = subprocess.run(
+            ["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False
+        )
+
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ import logging
 import re
 import signal
 import subprocess
+import tarfile
 import threading
 import urllib.error
 import urllib.request
@@ -28,6 +29,7 @@ from penstock.config import Secret, Sensitive, Settings, environment_name, load,
 from penstock.config.secret import is_secret
 from penstock.errors import ConfigError, PenstockError, hide, mask_urls, password_in
 from penstock.errors.masking import _Hidden
+from penstock.storage.log import open_log
 from penstock.telemetry import configure_logging, log_error
 
 MARK = "canary7"
@@ -103,6 +105,9 @@ def environment(**but: str) -> dict[str, str]:
         "PENSTOCK_STATE_TIMEOUT": "0.5",
         "PENSTOCK_LIVE_TIMEOUT": "0.5",
         "PENSTOCK_REQUESTS_ATTEMPTS": "1",
+        "PENSTOCK_BACKUP_FOLDER": "backups",
+        "PENSTOCK_UP_EXCHANGES": "coinbase",
+        "SYMBOLS": "btc_usd",
         "COLUMNS": "4000",
     }
     return {name: value for name, value in (variables | but).items() if value != "-"}
@@ -135,7 +140,7 @@ COMMANDS = [
     ["status"], ["status", "--json"], ["connectors", "list"], ["jobs", "list"], ["gaps"],
     ["coverage"], ["ticks"], ["symbols", "list"], ["markets", "coinbase"],
     ["log", "streams"], ["ingest", "coinbase", "BTC-USD", "--dry-run"],
-    ["ingest", "binance", "BTC-USDT", "--dry-run"],
+    ["ingest", "binance", "BTC-USDT", "--dry-run"], ["up", "--dry-run"], ["backup", "list"],
 ]  # fmt: skip
 
 
@@ -154,6 +159,27 @@ def test_no_command_shows_a_secret(
             said = done.stdout + done.stderr
             assert said, words
             assert not shown_in(said), words
+    for text in _files(tmp_path):
+        assert not shown_in(text)
+
+
+def test_no_command_of_operations_shows_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A lake that is away would be retried for long.
+    stores = ("STATE_URL", "LIVE_URL", "STORAGE_LAKE_URL")
+    open_log("rocksdb:penstock-data").writer("collect-coinbase").close()
+    with _logging_restored():
+        for name, value in environment(**{f"PENSTOCK_{each}": "-" for each in stores}).items():
+            monkeypatch.setenv(name, value)
+        for words in (["jobs", "list"], ["doctor", "coinbase"], ["stats"], ["alerts", "--test"],
+                      ["backup", "run"], ["backup", "list"], ["backup", "sync"]):  # fmt: skip
+            done = invoke(*words)
+            assert not shown_in(done.stdout + done.stderr), words
+    assert list(tmp_path.rglob("*.tar.gz")), done.stderr
+    for text in _files(tmp_path):
+        assert not shown_in(text)
 
 
 @contextlib.contextmanager
@@ -362,7 +388,12 @@ def _ask(url: str, token: str, body: bytes | None = None) -> str:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """What a backup would copy."""
+    """All files that were written, and those in backups."""
     for path in folder.rglob("*"):
-        if path.is_file():
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    if content := archive.extractfile(member):
+                        yield content.read().decode("latin-1")
+        elif path.is_file():
             yield path.read_bytes().decode("latin-1")

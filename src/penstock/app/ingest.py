@@ -117,7 +117,8 @@ class OpenIngest:
         """
         settings, clock = self.process.settings, self.process.clock
         writer = self.process.own_free_slot("ingest")
-        context = await open_context(self.process, self.store, self.gateways, self.files)
+        recorder, _ = self.process.open_recorder()
+        context = await open_context(self.process, recorder, self.store, self.gateways, self.files)
         leases = Leases(self.store, registry.kinds())
         started = [await start_job(self.admin, leases, product) for product in self.products]
         for place, surveyed in self.surveys.items():

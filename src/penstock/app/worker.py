@@ -22,6 +22,7 @@ from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
+from penstock.recorder import Recorder
 from penstock.runtime.disk_space import DiskSpace, read_min_free
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
@@ -45,8 +46,10 @@ async def open_worker(
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
         writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
+        recorder, _ = process.open_recorder()
         gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
-        context = await open_context(process, store, gateways, await open_files(process))
+        files = await open_files(process)
+        context = await open_context(process, recorder, store, gateways, files)
         process.start(GapWatch(context, settings.jobs.gap_watch).run())
         worker = Worker(
             f"{platform.node()}/{writer.slot}/{os.getpid()}",
@@ -83,6 +86,7 @@ async def open_gateways(
 
 async def open_context(
     process: RecordingProcess,
+    recorder: Recorder,
     store: StateStore,
     gateways: FleetGateways,
     files: PublishedFiles | None,
@@ -90,11 +94,9 @@ async def open_context(
     """Open what jobs need, in a process that owns its slot, and check what earlier ones recorded.
 
     Raises:
-        ConfigError: a publisher cannot be opened.
         StorageError: the log or the state cannot be read.
     """
     settings = process.settings
-    recorder, _ = process.open_recorder()
     context = HandlerContext(
         gateways,
         Markets(store, gateways, process.listener),

@@ -77,7 +77,8 @@ def test_a_collector_without_data_is_stale_and_one_that_is_down_is_only_down() -
         seen("collect-a", FOLDER, 1, **old),
         seen("tickers-a", FOLDER, 2, at_ms=NOW_MS, started_ms=NOW_MS - 400_000),
         seen("collect-b", FOLDER, 3, **old, silent_ms=60_000),
-        seen("work-0", FOLDER, 4, state="failed", problems=["Oops: it broke"]),
+        seen("work-0", FOLDER, 4, state="failed", problems=["Oops: it broke"], silent_ms=31_000),
+        seen("work-1", FOLDER, 5, state="failed", silent_ms=29_000),
     ]
 
     conditions = found(QUIET._replace(processes=processes))

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from prometheus_client.process_collector import ProcessCollector
+
 from penstock.api.access import rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
@@ -48,6 +50,7 @@ async def serving(
     """
     rules, metrics = rules_of(settings), Metrics(of_fleet=True)
     heard = fan_out([metrics, listener])
+    ProcessCollector(registry=metrics.registry)
     async with open_admin(heard) as admin:
         app_state = AppState(admin, metrics, clock, *offered)
         server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)

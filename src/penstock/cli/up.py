@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
+from penstock.app.metrics import measured
 from penstock.cli.context import Sources, read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.running import last_words_logged, run_process
@@ -24,7 +26,7 @@ from penstock.supervisor.model import ChildPlan
 from penstock.supervisor.output import Output, OwnLines
 from penstock.supervisor.plan import plan_children, rules_of
 from penstock.supervisor.supervisor import Supervisor
-from penstock.telemetry import log_facts, logs_json
+from penstock.telemetry import Listener, log_facts, logs_json
 
 
 def up(
@@ -59,7 +61,10 @@ def up(
             environment = _environment(sources.environment, settings)
             program = [sys.executable, "-m", "penstock", *base]
             launcher = Launcher(program, environment, output, as_json=logs_json())
-            supervisor = run_process(_up(settings, plans, launcher, seconds))
+            # Ports are given to the processes: the supervisor has a socket only.
+            without_port = replace(settings, metrics=replace(settings.metrics, port=0))
+            with measured(without_port, log_facts) as listener:
+                supervisor = run_process(_up(settings, plans, launcher, seconds, listener))
         finally:
             sys.stderr = own
             output.close()
@@ -91,16 +96,20 @@ def _environment(environment: Mapping[str, str], settings: Settings) -> dict[str
 
 
 async def _up(
-    settings: Settings, plans: Sequence[ChildPlan], launcher: Launcher, seconds: float | None
+    settings: Settings,
+    plans: Sequence[ChildPlan],
+    launcher: Launcher,
+    seconds: float | None,
+    listener: Listener,
 ) -> Supervisor:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with Process("up", settings, clock, log_facts) as process:
+    async with Process("up", settings, clock, listener) as process:
 
         async def statuses() -> list[SeenProcess] | None:
             return None if process.store is None else await read_processes(process.store)
 
-        supervisor = Supervisor(plans, rules_of(settings), launcher, statuses, clock, log_facts)
+        supervisor = Supervisor(plans, rules_of(settings), launcher, statuses, clock, listener)
         async with controlled(supervisor, process.folder):
             process.name = "up"
             process.open_state_later()

@@ -24,6 +24,8 @@ _BAN_MS = 10_000
 """Shorter stops are part of an exchange's usual limits."""
 _LOOP_MS, _LOOP_STARTS = 600_000, 4
 """As many starts in this time are a loop of crashes."""
+_DOWN_MS = 30_000
+"""A process that ended may be started again within this time: a supervisor does so."""
 _GIVEN_UP = "given up"
 _DAY_MS = 86_400_000
 
@@ -146,7 +148,7 @@ def failed_backups(inputs: Inputs) -> Iterator[Condition]:
 def down(inputs: Inputs) -> Iterator[Condition]:
     """Processes that should run and do not."""
     for name, seen in named(inputs.processes).items():
-        if is_up(seen):
+        if is_up(seen) or seen.silent_ms < _DOWN_MS:
             continue
         status = seen.status
         words = f"has not reported for {_duration(seen.silent_ms)}"

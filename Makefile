@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -99,6 +99,9 @@ chaos-streams: $(READY) ## Strike four exchanges with every fault of streams for
 
 chaos-surroundings: $(READY) ## Lock the store, pause, fill the disk and stop four collectors for five minutes; SEED=7
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_SYMBOLS=4 PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_surroundings.py $(ARGS)
+
+chaos-ticks: $(READY) ## Kill and pause Redis and daemons at 1,000 ticks/s on four exchanges; SEED=7 SECONDS=300
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),300) PENSTOCK_TEST_FAST=$(or $(FAST),36) PENSTOCK_TEST_SEED=$(SEED) PENSTOCK_TEST_KILLS=$(or $(KILLS),10) $(BIN)/pytest -s -m sample tests/chaos/test_ticks.py tests/chaos/test_ticks_fleet.py $(ARGS)
 
 chaos-simulator: $(READY) ## Send clients and faults to four simulators for an hour, and watch them; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),3600) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_simulator.py $(ARGS)

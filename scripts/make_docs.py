@@ -1,6 +1,5 @@
 """Write the pages in docs that are made from the code: commands, data, logs, settings, tables."""
 
-import ast
 import inspect
 import pkgutil
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from penstock.config import (
     Settings,
     describe,
     environment_name,
+    field_notes,
+    is_section,
     short_names,
     table_of,
 )
@@ -57,7 +58,9 @@ def settings_page() -> str:
     lines = [
         "# Settings", "",
         "Made from the code by `make docs`. Precedence, highest first: the command line, the",
-        "environment, `penstock.toml`, the default. `penstock config` shows each value's source.",
+        "environment, `penstock.toml`, the default. `penstock config` shows each value's source,",
+        "`penstock init` writes a file with all of them. Secrets, lists and tables:",
+        "[configuration](configuration.md).",
         "",
     ]  # fmt: skip
     for section, hint in get_type_hints(Settings).items():
@@ -112,7 +115,7 @@ def tables_page() -> str:
 
 
 def _notes_of(kind: type) -> dict[str, str]:
-    return _field_notes(kind) if issubclass(kind, Event) and kind is not Event else {}
+    return field_notes(kind) if issubclass(kind, Event) and kind is not Event else {}
 
 
 def pages() -> dict[Path, str]:
@@ -272,18 +275,16 @@ def _section(section: str, struct: type[Struct]) -> Iterator[str]:
     yield from ("| setting | variable | default | allowed | |", "|---|---|---|---|---|")
     yield from (*_setting_rows(section, struct), "")
     for field, hint in get_type_hints(struct).items():
-        if _is_section(hint):
+        if is_section(hint):
             yield from _section(f"{section}.{field}", hint)
-
-
-def _is_section(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Struct)
+        elif table := table_of(hint):
+            yield from _table_of_tables(f"{section}.{field}", table)
 
 
 def _setting_rows(section: str, struct: type[Struct]) -> Iterator[str]:
-    defaults, notes = struct(), _field_notes(struct)
+    defaults, notes = struct(), field_notes(struct)
     for field, hint in get_type_hints(struct, include_extras=True).items():
-        if _is_section(hint):
+        if is_section(hint) or table_of(hint):
             continue
         default: Any = getattr(defaults, field)
         shown = ",".join(default) if isinstance(default, tuple) else default
@@ -300,11 +301,12 @@ def _short_names() -> list[str]:
         "| variable | what it sets |", "|---|---|",
         "| `SYMBOLS` | markets of `collect` and `fetch`, where the command line names none |",
     ]  # fmt: skip
-    exchange, everywhere = short_names("EXCHANGE"), short_names()
+    exchange, everywhere = short_names("EXCHANGE", signs=True), short_names()
     for alias in exchange:
         alone = "" if alias.variable in {each.variable for each in everywhere} else _OF_EXCHANGE
         lines.append(f"| `{alias.variable}` | `{alias.setting}`{alone} |")
-    return [*lines, "", "Only public data is collected, so there is no setting for an API key.", ""]
+    ignored = "`API_KEY` and so on are ignored, with a warning, where requests are not signed."
+    return [*lines, "", ignored, ""]
 
 
 def _renamed() -> list[str]:
@@ -320,29 +322,13 @@ def _renamed() -> list[str]:
 
 def _table_of_tables(section: str, struct: type[Struct]) -> Iterator[str]:
     yield from (f"## `[{section}.NAME]`", "", inspect.cleandoc(struct.__doc__ or ""), "")
-    yield f"The tables of `{section}` can only be set in the settings file."
+    yield f"`{environment_name(section)}` may have all tables of `{section}`, as JSON."
     yield from ("", "| setting | default | allowed | |", "|---|---|---|---|")
-    defaults, notes = struct(), _field_notes(struct)
+    defaults, notes = struct(), field_notes(struct)
     for field, hint in get_type_hints(struct, include_extras=True).items():
         shown = msgspec.json.encode(getattr(defaults, field)).decode()
         yield f"| `{field}` | `{shown}` | {describe(hint)} | {notes[field]} |"
     yield ""
-
-
-def _field_notes(struct: type[Struct]) -> dict[str, str]:
-    """The string under each field of a class, which Python itself forgets."""
-    tree = ast.parse(inspect.getsource(struct)).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    notes: dict[str, str] = {}
-    for statement, after in zip(tree.body, tree.body[1:], strict=False):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            notes[statement.target.id] = " ".join(str(after.value.value).split())
-    return notes
 
 
 if __name__ == "__main__":

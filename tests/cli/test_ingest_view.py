@@ -38,7 +38,7 @@ def ingestion(job: Job, clock: ManualClock, used: int = 0) -> Ingestion:
     return Ingestion(
         [Product(new, "BTCUSDT")],
         {job.id: job},
-        cast("Any", SimpleNamespace(name=ME)),
+        cast("Any", SimpleNamespace(name=ME, suspended=str)),
         cast("Any", SimpleNamespace(kinds=kinds())),
         clock,
         Tally(clock),

@@ -87,7 +87,7 @@ def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = run("serve", "--port", str(port), folder=tmp_path)
 
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert f"127.0.0.1:{port} is already in use by " in done.stderr
     assert f"(pid {os.getpid()})" in done.stderr
 
@@ -99,7 +99,7 @@ def test_two_servers_do_not_share_a_port_unawares(tmp_path: Path) -> None:
         port = json.loads(first.stdout.readline())["listening"].rpartition(":")[2]
         second = run("serve", "--port", port, folder=tmp_path)
 
-    assert second.returncode == 2
+    assert second.returncode == 75
     assert "is already in use" in second.stderr
 
 
@@ -150,3 +150,32 @@ def test_a_worker_shows_what_it_counts_where_a_port_is_set(tmp_path: Path, excha
         wait_until(counted, process)
         code, _, errors = stopped(process)
     assert code == 0, errors
+
+
+def test_metrics_of_all_processes_are_served_and_those_of_a_killed_one_end(tmp_path: Path) -> None:
+    def up(process: str) -> str:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=PATIENCE_S) as answer:
+            text = str(answer.read(), "utf-8")
+        found = [
+            line for line in text.splitlines() if line.startswith("process_resident_memory_bytes{")
+        ]
+        is_there = any(f'process="{process}"' in line for line in found)
+        [line] = [
+            line
+            for line in text.splitlines()
+            if line.startswith("penstock_process_scraped{") and f'process="{process}"' in line
+        ] or [""]
+        assert is_there == line.endswith(" 1.0")
+        assert text.count("# TYPE process_resident_memory_bytes") <= 1
+        return line[-3:]
+
+    with (
+        started("serve", "--port", "0", "--json", folder=tmp_path, environment={}) as server,
+        started("bus", folder=tmp_path, environment={}) as bus,
+    ):
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["listening"]
+        wait_until(lambda: up("bus") == "1.0", bus)
+        bus.kill()
+        bus.wait()
+        wait_until(lambda: up("bus") == "0.0", server)

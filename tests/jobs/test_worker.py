@@ -21,6 +21,7 @@ from penstock.errors import (
     LockLost,
     ProductLocked,
     RateLimited,
+    StorageFull,
     StoreUnreachable,
     UnknownSymbol,
 )
@@ -195,6 +196,51 @@ async def test_what_a_run_notes_is_among_the_jobs_events(shop: Shop) -> None:
     told = (await shop.job_service.get(job.id)).events
     assert [event.what for event in told if event.by] == ["claimed", "skipped", "done"]
     assert next(event.detail for event in told if event.what == "skipped") == "some are not kept"
+
+
+async def test_a_suspended_worker_releases_its_jobs_and_claims_none_until_it_may(
+    shop: Shop,
+) -> None:
+    job, reasons = await shop.add("a"), [""]
+
+    async def work(job_run: AnyRun) -> bool:
+        while not job_run.stopping:
+            await shop.clock.sleep(0.1)
+        return False
+
+    worker = shop.worker(work)
+    worker.suspended = lambda: reasons[0]
+    async with shop.at_work(worker):
+        assert len(worker.job_runs) == 1
+        reasons[0] = "the disk is almost full"
+        await shop.pass_time(5)
+        held, waiting = len(worker.job_runs), await shop.job_service.get(job.id)
+        reasons[0] = ""
+        await shop.pass_time(1)
+        again = len(worker.job_runs)
+
+    assert (held, again) == (0, 1)
+    assert (waiting.state, waiting.lock.locked_by, waiting.attempts) == ("queued", None, 0)
+    assert (waiting.events[-1].what, waiting.events[-1].detail) == (
+        "waiting",
+        "the disk is almost full",
+    )
+    assert worker.ended["waiting"] == 1
+    assert [fact.reason for fact in shop.facts if isinstance(fact, JobWaits)] == [
+        "the disk is almost full"
+    ]
+
+
+async def test_a_full_disk_is_no_failure_of_a_job(shop: Shop) -> None:
+    job = await shop.add("a")
+    worker = shop.worker(raising(StorageFull("log", "No space left on device")))
+
+    async with shop.at_work(worker):
+        await shop.pass_time(20 * 60)
+
+    known = await shop.job_service.get(job.id)
+    assert (known.status, known.attempts, known.stats.fail) == ("active", 0, 0)
+    assert 30 <= worker.ended["waiting"] <= 41, "every half a minute"
 
 
 async def test_no_more_run_at_once_than_allowed_in_all_and_per_exchange(shop: Shop) -> None:

@@ -8,11 +8,20 @@ from typing import Any, NamedTuple, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.clock import ManualClock
 from penstock.errors import BadProcess, StoreUnreachable, UnknownProcess
-from penstock.live import ProcessCache, ProcessStatus, ProcessType
-from penstock.live.process_cache import SPACE, is_due
+from penstock.live import (
+    Outcome,
+    ProcessCache,
+    ProcessReport,
+    ProcessStatus,
+    ProcessType,
+    Registration,
+)
+from penstock.live.process_cache import SPACE
+from penstock.live.process_model import is_due
 from penstock.storage.cache import LiveStore, LiveValue, open_live_store
 
 STARTING, RUNNING, ERROR, STOPPED = ProcessStatus
@@ -107,6 +116,79 @@ async def test_there_is_one_entry_per_component_and_the_last_registration_owns_i
 
     assert await states(new) == [("sim:BTC/USDT", RUNNING, "mine")]
     await store.close()
+
+
+def many(count: int, of: str = "sim") -> list[Registration]:
+    return [
+        Registration(process_type=ProcessType.TICK, component=f"{of}:{number}/USDT")
+        for number in range(count)
+    ]
+
+
+async def test_many_are_registered_report_and_stop_in_a_batch_each(cache: ProcessCache) -> None:
+    # More than one script call of Redis.
+    ids = await cache.register_processes(many(1000))
+    assert len(set(ids)) == 1000
+    assert [each.process_id for each in await cache.get_active_processes()] == sorted(ids)
+
+    reports = [ProcessReport(process_id=each, status=RUNNING, message="ok") for each in ids]
+    assert await cache.update_processes(reports) == [Outcome.WRITTEN] * 1000
+    assert await cache.update_processes(reports) == [Outcome.NOT_DUE] * 1000
+    assert {(status, words) for _, status, words in await states(cache)} == {(RUNNING, "ok")}
+
+    assert await cache.stop_processes(ids[1:]) == 999
+    assert [each.process_id for each in await cache.get_active_processes()] == ids[:1]
+
+
+async def test_the_outcome_of_each_report_of_a_batch_is_told(live_url: str) -> None:
+    store = await open_live_store(live_url, timeout_s=30)
+    old, new = ProcessCache(store), ProcessCache(store)
+    ours, lost, known_lost = await old.register_processes(many(3))
+    await old.update_process(ours, RUNNING)
+    theirs = await new.register_processes(many(3)[1:])
+    reports = [
+        ProcessReport(process_id=each, status=ERROR)
+        for each in (lost, ours, "tick:nobody@1", known_lost)
+    ]
+
+    for reporter in (old, ProcessCache(store)):
+        outcomes = await reporter.update_processes(reports)
+        assert outcomes[0] == outcomes[3] == Outcome.TAKEN_OVER
+        assert outcomes[2] == Outcome.UNKNOWN
+        assert outcomes[1] in (Outcome.WRITTEN, Outcome.NOT_DUE)
+        reports = [replace(each, status=RUNNING) for each in reports]
+    assert await old.stop_processes([ours, lost, known_lost, "tick:nobody@1"]) == 1
+    assert {each.process_id for each in await new.get_active_processes()} == {*theirs}
+    await store.close()
+
+
+async def test_a_batch_is_one_write_and_a_bad_entry_in_it_changes_nothing(office: Office) -> None:
+    _, store, cache = office
+    ids = await cache.register_processes(many(500))
+    reports = [ProcessReport(process_id=each, status=RUNNING) for each in ids]
+    with pytest.raises(BadProcess, match="component"):
+        await cache.register_processes([*many(3, "other"), replace(many(1)[0], component="")])
+    with pytest.raises(BadProcess, match="status"):
+        await cache.update_processes([*reports, replace(reports[0], status=cast("Any", ""))])
+    assert store.writes == 1
+    assert {status for _, status, _ in await states(cache)} == {STARTING}
+
+    await cache.update_processes(reports)
+    await cache.stop_processes(ids)
+    assert store.writes == 3
+    assert len(cache._written) == 0
+    assert await cache.register_processes([]) == await cache.update_processes([]) == []
+    assert await cache.stop_processes([]) == 0
+    assert store.writes == 3
+
+
+async def test_a_component_that_is_named_twice_belongs_to_the_later(office: Office) -> None:
+    first, second = await office.cache.register_processes(many(1) * 2)
+
+    assert first != second
+    assert await office.cache.update_process(second, RUNNING)
+    assert not await office.cache.update_process(first, ERROR)
+    assert [status for _, status, _ in await states(office.cache)] == [RUNNING]
 
 
 async def test_the_same_cache_may_register_again(office: Office) -> None:

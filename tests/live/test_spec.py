@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.live import ProcessCache, TickCache
-from penstock.live.process_cache import ProcessStatus, ProcessType
+from penstock.live import ProcessCache, ProcessStatus, ProcessType, TickCache
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
 

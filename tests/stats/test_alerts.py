@@ -1,117 +1,131 @@
-"""The alert rules: their expressions are well-formed, and name metrics that exist."""
+"""Alerts: fired once, repeated after the cooldown, resolved once, whatever comes in between."""
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import itertools
 
-import pytest
-import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.exchanges.facts import RequestSent
-from penstock.stats.metrics import Metrics, fleet_text
+from penstock.stats.alerts import (
+    CLEAR_MS,
+    KEPT_MS,
+    MOST,
+    Alert,
+    Condition,
+    as_sent,
+    evaluate,
+    is_outdated,
+    newest_first,
+    to_send,
+)
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
-THRESHOLDS = {
-    "ExchangeResponseTime": ["> 3"],
-    "ExchangeErrorRate": ["> 0.1"],
-    "RateLimitErrors": ["* 60 > 10"],
-    "CircuitBreakerOpens": ["> 0", "> 0"],
-}
-_TOKEN = re.compile(r"\s*([a-z_]+|\d+(?:\.\d+)?[smhd]?|[()\[\],<>*/+-])")
-_FUNCTIONS, _AGGREGATES = ("rate", "increase"), ("sum", "max")
-_OPERATORS = ("/", "*", "+", "-", ">", "<", "or", "unless", "and")
-
-
-def rules() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(RULES.read_text())["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+STEP_MS = 10_000
+COOLDOWN_MS = 120_000
+GAP = Condition(rule="gaps", subject="toy/trades", message="one gap")
 
 
-class Expression:
-    """An expression of the part of PromQL that the rules use; the metrics that it names."""
+class Sent:
+    """What a receiver gets of one condition that is reported in some steps."""
 
-    def __init__(self, text: str) -> None:
-        found = [match[1] for match in _TOKEN.finditer(text)]
-        assert "".join(found) == re.sub(r"\s", "", text), "there is something else in it"
-        self._tokens, self.metrics = found, set[str]()
-        self._whole()
-        assert not self._tokens, f"what is {self._tokens} at the end?"
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.alerts: dict[str, Alert] = {}
+        self.messages: list[tuple[int, str]] = []
 
-    def _take(self, *expected: str) -> str:
-        assert self._tokens, f"it ends before {expected}"
-        token = self._tokens.pop(0)
-        assert not expected or token in expected, f"{token}, not {expected}"
-        return token
-
-    def _whole(self) -> None:
-        self._part()
-        while self._tokens and self._tokens[0] in _OPERATORS:
-            self._take()
-            self._part()
-
-    def _part(self) -> None:
-        token = self._take()
-        if token in _AGGREGATES:
-            for word in ("by", "(", "exchange", ")"):
-                self._take(word)
-            self._in_brackets()
-        elif token in _FUNCTIONS:
-            self._take("(")
-            self._metric(self._take())
-            for word in ("[", "5m", "]") if token == "rate" else ("[", "10m", "]"):
-                self._take(word)
-            self._take(")")
-        elif token == "(":
-            self._tokens.insert(0, token)
-            self._in_brackets()
-        elif not re.fullmatch(r"[\d.]+", token):
-            self._metric(token)
-
-    def _in_brackets(self) -> None:
-        self._take("(")
-        self._whole()
-        self._take(")")
-
-    def _metric(self, name: str) -> None:
-        assert name.startswith("penstock_"), name
-        self.metrics.add(name)
-        if self._tokens[:1] == ["offset"]:
-            self._take()
-            assert re.fullmatch(r"\d+m", self._take())
+    def step(self, *, reported: bool, accepts: bool = True) -> None:
+        self.now_ms += STEP_MS
+        self.alerts |= evaluate(self.alerts, [GAP] if reported else [], self.now_ms)
+        for id_, alert in self.alerts.items():
+            what = to_send(alert, self.now_ms, COOLDOWN_MS)
+            if what is not None and accepts:
+                self.messages.append((self.now_ms, what))
+                self.alerts[id_] = as_sent(alert, what, self.now_ms)
 
 
-def shown(text: bytes) -> Iterator[str]:
-    for line in text.decode().splitlines():
-        if not line.startswith("#"):
-            yield re.split(r"[{ ]", line)[0]
+# Runs of equal steps: a minute without a report resolves, and single steps hardly ever make one.
+STEPS = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 9)), max_size=20).map(
+    lambda runs: [step for *step, count in runs for _ in range(count)]
+)
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_a_rule_names_metrics_that_exist_and_has_the_threshold(rule: dict[str, Any]) -> None:
-    metrics = Metrics()
-    metrics(RequestSent(exchange="x", path="/p", cost=1, status=200, took_ms=1))
-    exist = {*shown(metrics.text()), *shown(fleet_text([], {}, [{"exchange_id": "x"}]))}
+@given(STEPS)
+def test_what_is_sent_alternates_and_keeps_the_cooldown(steps: list[list[bool]]) -> None:
+    sent = Sent()
+    for reported, accepts in steps:
+        sent.step(reported=reported, accepts=accepts)
 
-    named = Expression(rule["expr"]).metrics
-
-    assert named
-    assert named <= exist
-    found = re.findall(r"(?:\* \d+ )?> [\d.]+", rule["expr"])
-    assert found == THRESHOLDS[rule["alert"]]
-    assert rule["labels"]["severity"] in ("warning", "critical")
-    assert "{{ $labels.exchange }}" in rule["annotations"]["summary"]
-
-
-def test_every_alert_is_there_and_in_the_documentation() -> None:
-    documented = (RULES.parents[1] / "docs" / "api.md").read_text()
-
-    assert [rule["alert"] for rule in rules()] == list(THRESHOLDS)
-    assert all(f"| `{name}` |" in documented for name in THRESHOLDS)
+    words = [what for _, what in sent.messages]
+    assert words[:1] in ([], ["firing"])
+    for before, after in itertools.pairwise(words):
+        allowed = {"firing": ("still firing", "resolved"), "resolved": ("firing",)}
+        assert after in allowed.get(before, ("still firing", "resolved"))
+    fired = [at for at, what in sent.messages if what != "resolved"]
+    assert all(b - a >= COOLDOWN_MS for a, b in itertools.pairwise(fired))
 
 
-@pytest.mark.parametrize("text", ["rate(penstock_x[5m]", "penstock_x >", "sum(penstock_x)", "x $"])
-def test_a_malformed_expression_is_noticed(text: str) -> None:
-    with pytest.raises(AssertionError):
-        Expression(text)
+@given(STEPS)
+def test_in_the_end_the_receiver_knows_the_state(steps: list[list[bool]]) -> None:
+    for ending in (True, False):
+        sent = Sent()
+        for reported, accepts in steps:
+            sent.step(reported=reported, accepts=accepts)
+        for _ in range((COOLDOWN_MS + CLEAR_MS) // STEP_MS + 1):
+            sent.step(reported=ending)
+
+        last = sent.messages[-1][1] if sent.messages else "resolved"
+        assert (last != "resolved") == ending
+        [alert] = sent.alerts.values() or [None]
+        assert alert is None or (alert.state == "firing") == ending
+
+
+def test_what_comes_and_goes_within_a_minute_is_one_alert() -> None:
+    sent = Sent()
+    for number in range(60):
+        sent.step(reported=number % 6 == 0)
+
+    [alert] = sent.alerts.values()
+    assert (alert.state, alert.times, alert.since_ms) == ("firing", 1, STEP_MS)
+
+
+def test_an_alert_that_fires_again_counts_on_and_waits_for_the_cooldown() -> None:
+    sent = Sent()
+    for reported in (True, *[False] * 6, *[True] * 6):
+        sent.step(reported=reported)
+
+    [alert] = sent.alerts.values()
+    assert (alert.state, alert.times) == ("firing", 2)
+    assert [what for _, what in sent.messages] == ["firing", "resolved", "firing"]
+    assert sent.messages[-1][0] == STEP_MS + COOLDOWN_MS
+
+
+def test_what_was_not_seen_while_nobody_evaluated_is_judged_as_it_is_now() -> None:
+    sent = Sent()
+    sent.step(reported=True)
+    sent.now_ms += 10 * CLEAR_MS
+    sent.step(reported=True)
+
+    [alert] = sent.alerts.values()
+    assert (alert.state, alert.times) == ("firing", 1)
+
+
+def test_the_number_of_alerts_is_bounded_and_critical_ones_come_first() -> None:
+    many = [Condition(rule="gaps", subject=f"{n:04}", message="") for n in range(MOST + 10)]
+    worst = Condition(rule="z", subject="z", message="", severity="critical")
+
+    found = evaluate({}, [*many, worst], 1)
+
+    assert len(found) == MOST
+    assert worst.id in found
+
+
+def test_resolved_ones_are_kept_for_a_week_and_come_after_those_that_fire() -> None:
+    old, new = Sent(), Sent()
+    old.step(reported=True)
+    for _ in range(10):
+        old.step(reported=False)
+    new.step(reported=True)
+    [resolved], [firing] = old.alerts.values(), new.alerts.values()
+
+    assert newest_first([resolved, firing]) == [firing, resolved]
+    assert not is_outdated(resolved, resolved.changed_ms + KEPT_MS)
+    assert is_outdated(resolved, resolved.changed_ms + KEPT_MS + 1)
+    assert not is_outdated(firing, 10 * KEPT_MS)

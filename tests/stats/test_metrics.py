@@ -23,9 +23,11 @@ from penstock.keep.facts import (
     RecordsSealed,
 )
 from penstock.publish.facts import BusFell, MessagesDropped
-from penstock.stats.metrics import Metrics, fleet_text, store_text
+from penstock.stats.fleet_metrics import fleet_text, store_text
+from penstock.stats.metrics import Metrics
 from penstock.storage.state import open_store
 from penstock.throttle.gate import Limit
+from penstock.tickers.facts import ExchangeMeasured, TicksMeasured
 from penstock.web.facts import RequestCrashed, RequestServed
 
 
@@ -197,3 +199,32 @@ async def test_the_state_of_the_fleet_is_shown() -> None:
 
 def test_an_absent_store_is_shown() -> None:
     assert samples(store_text(up=False)) == {("penstock_store_up",): 0}
+
+
+def test_a_ticker_daemon_serves_what_it_measured_last() -> None:
+    metrics = Metrics()
+    assert b"penstock_tick" not in metrics.text()
+    for received in (10, 25):
+        metrics(
+            TicksMeasured(
+                store="redis://h:6379",
+                exchanges={
+                    "x": ExchangeMeasured(received, {"running": 3, "error": 1}, 12.5),
+                    "y": ExchangeMeasured(0, {"starting": 2}, None),
+                },
+                written=20, superseded=4, expired=1, dropped=0, failures=2, waiting=7,
+            )
+        )  # fmt: skip
+
+    found = samples(metrics.text())
+    assert found["penstock_ticks_received_total", "x"] == 25
+    assert found["penstock_ticks_received_total", "y"] == 0
+    assert found["penstock_ticker_symbols", "x", "error"] == 1
+    assert found["penstock_ticks_oldest_age_seconds", "x"] == 12.5
+    assert ("penstock_ticks_oldest_age_seconds", "y") not in found
+    store = "redis://h:6379"
+    assert found["penstock_ticks_written_total", store] == 20
+    assert found["penstock_ticks_superseded_total", store] == 4
+    assert found["penstock_ticks_expired_total", store] == 1
+    assert found["penstock_tick_write_failures_total", store] == 2
+    assert found["penstock_ticks_waiting", store] == 7

@@ -81,6 +81,30 @@ async def test_an_entry_is_written_every_30_seconds_however_many_ticks_come(
         assert 20 <= writes <= 22, "20 in 10 minutes, which is 120 an hour; 2 changes of status"
 
 
+async def test_a_thousand_symbols_are_written_together(
+    store: LiveStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, put = list[int](), store.put
+
+    async def counting(space: str, values: Sequence[LiveValue]) -> int:
+        batches.append(len(values))
+        return await put(space, values)
+
+    monkeypatch.setattr(store, "put", counting)
+    symbols = [Symbol(f"A{number}", "USDT") for number in range(1000)]
+    async with running(store, clock) as run:
+        for symbol in symbols:
+            run.entries.start(symbol)
+        await clock.advance(0.1)
+        for symbol in symbols:
+            run.tick(symbol)
+        await clock.advance(0.1)
+        assert {each.status for each in (await run.shown()).values()} == {ProcessStatus.RUNNING}
+        await run.entries.close()
+        assert {each.status for each in (await run.shown()).values()} == {ProcessStatus.STOPPED}
+    assert batches == [1000] * 3
+
+
 async def test_a_quiet_symbol_is_shown_as_active_too(store: LiveStore, clock: ManualClock) -> None:
     async with running(store, clock) as run:
         run.entries.start(BTC)
@@ -139,14 +163,14 @@ async def test_an_entry_that_is_stopped_while_it_is_registered_does_not_stay(
     store: LiveStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(store, clock) as run:
-        begun, register = asyncio.Event(), run.cache.register_process
+        begun, register = asyncio.Event(), run.cache.register_processes
 
-        async def slow(*args: Any) -> str:
+        async def slow(*args: Any) -> list[str]:
             begun.set()
             await clock.sleep(1.0)
             return await register(*args)
 
-        monkeypatch.setattr(run.cache, "register_process", slow)
+        monkeypatch.setattr(run.cache, "register_processes", slow)
         run.entries.start(BTC)
         await begun.wait()
         stopping = asyncio.create_task(run.entries.stop([BTC]))

@@ -98,6 +98,8 @@ async def test_while_the_store_does_not_answer_the_last_members_count(
         assert [type(each) for each in facts] == [SymbolsNotRead], "said once"
         monkeypatch.setattr(store, "put", put)
         await clock.advance(1.0)
+        assert a.members == BOTH, "b may be about to renew its lease"
+        await clock.advance(6.0)
         assert a.members == ALONE
 
 
@@ -109,3 +111,28 @@ async def test_a_member_that_cannot_be_read_is_ignored(
     await a.join()
 
     assert a.members == ALONE
+
+
+async def test_after_the_store_was_emptied_nobody_takes_the_others_symbols(
+    store: LiveStore, clock: ManualClock
+) -> None:
+    a, b = Membership(store, A, clock), Membership(store, B, clock)
+    await b.join()
+    await a.join()
+    await b.join()
+    async with running(b):
+        await clock.advance(1.0)
+        async with running(a):
+            a.changed.clear()
+            await store.remove(SPACE, [A.id, B.id])
+            await clock.advance(1.0)  # b has renewed its lease, and does not see a's
+            assert b.members == BOTH
+            await clock.advance(10.0)
+            assert a.members == b.members == BOTH
+            assert not a.changed.is_set()
+    await store.remove(SPACE, [A.id, B.id])
+    async with running(a):
+        await clock.advance(2.0)
+        assert a.members == BOTH
+        await clock.advance(6.0)
+        assert a.members == ALONE, "b does not live"

@@ -20,6 +20,7 @@ from penstock.connectors.manager import ConnectorManager
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
 from penstock.stats.metrics import Metrics
+from penstock.stats.scraping import FleetScraper
 from penstock.storage.state import StateStore
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class AppState:
     """Opens the collected data that the server offers; None if it offers none."""
     ticks: LiveTicks | None = None
     """The latest ticks; None if the server offers none."""
+    scraper: FleetScraper | None = None
+    """Reads the metrics of other processes; None if the server has only its own."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -9,7 +9,17 @@ from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from penstock.api import breakers, connectors, data, health, jobs, locks, markets, ticks
+from penstock.api import (
+    breakers,
+    connectors,
+    data,
+    health,
+    jobs,
+    locks,
+    markets,
+    monitoring,
+    ticks,
+)
 from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules
 from penstock.api.app_state import PREFIX, AppState
 from penstock.api.document import document
@@ -55,7 +65,7 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data)
+    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring)
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

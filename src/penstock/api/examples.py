@@ -7,6 +7,7 @@ import msgspec
 from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.locks import lock_view
+from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view, tick_view
 from penstock.connectors import Connector, LimitState
@@ -17,6 +18,8 @@ from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.live import Tick
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
+from penstock.stats.alerts import Alert
+from penstock.stats.statistics import DirectoryStatistics, DiskStatistics, StorageStatistics
 from penstock.storage.state.job_targets import target_key
 
 _HOUR_MS = 3_600_000
@@ -165,6 +168,44 @@ def _tick(exchange: str) -> Tick:
     return Tick(ticker, age_ms=840, stale=False)
 
 
+def _statistics(exchange: str) -> StorageStatistics:
+    disk = DiskStatistics(
+        path="/var/lib/penstock",
+        size_bytes=10**12,
+        free_bytes=6 * 10**11,
+        data_bytes=3 * 10**11,
+        growth_bytes_per_day=4e9,
+        days_until_full=150.0,
+    )
+    files = DirectoryStatistics(
+        directory=f"lake/{exchange}/trades",
+        size_bytes=12 * 10**9,
+        files=310,
+        updated_ms=_AT_MS - 60_000,
+    )
+    return StorageStatistics(
+        host="host-a",
+        folder=disk.path,
+        at_ms=_AT_MS,
+        took_ms=85,
+        disks=(disk,),
+        directories=(files,),
+    )
+
+
+def _alert(exchange: str) -> Alert:
+    return Alert(
+        rule="gaps",
+        subject=f"{exchange}/trades",
+        message="2 gaps are open, the oldest for 12 min: btc_usdt. See: penstock gaps",
+        severity="warning",
+        state="firing",
+        since_ms=_AT_MS,
+        seen_ms=_AT_MS,
+        changed_ms=_AT_MS,
+    )
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -191,6 +232,8 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
+        "showStatistics": [statistics_view(_statistics(exchange))],
+        "listAlerts": [alert_view(_alert(exchange))],
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

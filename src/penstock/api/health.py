@@ -1,16 +1,28 @@
 """Routes for liveness, readiness and metrics."""
 
+import asyncio
+from contextlib import suppress
 from typing import Literal
 
 from litestar import Response, get
 from msgspec import Struct
 
-from penstock.api.app_state import GivenState, json_answer
+from penstock.api.app_state import AppState, GivenState, json_answer
+from penstock.backup.outcome import read_outcomes
+from penstock.connectors.breaker import all_breakers
 from penstock.connectors.counters import fleet_counters
 from penstock.errors import StorageError
-from penstock.stats.metrics import CONTENT_TYPE, fleet_text, store_text
+from penstock.runtime.status import SeenProcess, read_processes
+from penstock.stats.alert_store import read_alerts
+from penstock.stats.fleet_metrics import FLEET_FAMILIES, fleet_text, store_text
+from penstock.stats.inputs import open_gaps
+from penstock.stats.merging import ProcessText, merge
+from penstock.stats.metrics import CONTENT_TYPE
+from penstock.stats.scraping import processes_text
 
 _MOST_CONNECTORS = 1000
+_STORE_S = 5.0
+"""Time for the state store: Prometheus gives up after ten seconds."""
 
 
 class Health(Struct, frozen=True):
@@ -35,15 +47,39 @@ async def ready(app_state: GivenState) -> Response[bytes]:
 @get("/metrics")
 async def metrics(app_state: GivenState) -> Response[bytes]:
     """Return metrics in Prometheus format, also while the state store does not answer."""
-    try:
-        connectors = await app_state.connectors.find(limit=_MOST_CONNECTORS)
-        fleet = fleet_text(
-            connectors, await app_state.job_service.counts(), await fleet_counters(app_state.store)
-        )
-    except StorageError:
-        fleet = None
-    text = app_state.metrics.text() + (fleet or b"") + store_text(up=fleet is not None)
-    return Response(text, media_type=CONTENT_TYPE)
+    fleet: bytes | None = None
+    seen: list[SeenProcess] | None = None
+    with suppress(StorageError, TimeoutError):
+        async with asyncio.timeout(_STORE_S):
+            fleet = await fleet_metrics(app_state)
+            seen = await read_processes(app_state.store)
+    own, shared = app_state.metrics.text(), [fleet or b"", store_text(up=fleet is not None)]
+    if app_state.scraper is None:
+        return Response(own + b"".join(shared), media_type=CONTENT_TYPE)
+    scraped = await app_state.scraper.scrape(seen)
+    texts = [ProcessText("", text) for text in (*shared, processes_text(scraped))]
+    texts += [ProcessText(scraped.own, own), *scraped.texts]
+    return Response(merge(texts, of_fleet=FLEET_FAMILIES), media_type=CONTENT_TYPE)
+
+
+async def fleet_metrics(app_state: AppState) -> bytes:
+    """The metrics of what all processes share.
+
+    Raises:
+        StorageError: the state store does not answer.
+    """
+    store = app_state.store
+    connectors = await app_state.connectors.find(limit=_MOST_CONNECTORS)
+    jobs, counters = await app_state.job_service.counts(), await fleet_counters(store)
+    return fleet_text(
+        connectors,
+        jobs,
+        counters,
+        gaps=await open_gaps(store),
+        breakers=await all_breakers(store),
+        backups=await read_outcomes(store),
+        alerts=(await read_alerts(store)).values(),
+    )
 
 
 ROUTES = [alive, ready, metrics]

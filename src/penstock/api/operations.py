@@ -6,13 +6,24 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from penstock.api import breakers, connectors, data, health, jobs, locks, markets, ticks
+from penstock.api import (
+    breakers,
+    connectors,
+    data,
+    health,
+    jobs,
+    locks,
+    markets,
+    monitoring,
+    ticks,
+)
 from penstock.api.breakers import BreakerOrder, BreakerView
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder, LockView
+from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     ConnectorPage,
@@ -201,6 +212,8 @@ OPERATIONS = (
             ("Coverage", data.coverage, CoverageQuery),
         )
     ),
+    Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
+    Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

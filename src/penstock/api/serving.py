@@ -13,6 +13,7 @@ from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
 from penstock.stats.metrics import Metrics
+from penstock.stats.scraping import FleetScraper
 from penstock.telemetry import Listener, fan_out
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Offered(NamedTuple):
     """Opens the collected data."""
     ticks: LiveTicks | None = None
     """The latest ticks; closed with the server."""
+    scraper: FleetScraper | None = None
+    """Reads the metrics of other processes."""
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """Opens connectors, jobs and listings for administration."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,12 +11,16 @@ from penstock.config import Settings
 from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
+from penstock.errors import ConfigError, MissingExtra, UnknownExchange
+from penstock.exchanges import registry as exchanges
+from penstock.exchanges.keyed import signer_for
 from penstock.ingest import registry
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
 from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
+from penstock.throttle.gate import Limit
 
 
 @asynccontextmanager
@@ -42,7 +47,20 @@ async def admin_on(
 ) -> AsyncIterator[FleetAdmin]:
     """The same on a store that is open."""
     async with _open_markets(settings, store, clock, listener) as markets:
-        yield FleetAdmin(ConnectorManager(store), JobService(store, registry.kinds()), markets)
+        connectors = ConnectorManager(store, partial(_key_limits, settings))
+        yield FleetAdmin(connectors, JobService(store, registry.kinds()), markets)
+
+
+def _key_limits(settings: Settings, exchange_id: str) -> tuple[Limit, ...] | None:
+    """The limits of the API key that processes with these settings use; None without one.
+
+    A key that cannot be used is reported by the processes that would use it.
+    """
+    with suppress(UnknownExchange, MissingExtra, ConfigError):
+        exchange = exchanges.load(exchange_id)
+        if exchange.keyed and signer_for(exchange_id, exchange.keyed, settings.exchanges):
+            return exchange.keyed.limits
+    return None
 
 
 async def renew_listing(

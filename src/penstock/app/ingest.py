@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from penstock.app.worker import open_context, open_files, open_gateways
+from penstock.app.worker import disk_space, open_context, open_files, open_gateways
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -140,6 +140,7 @@ class OpenIngest:
             how,
             fan_out([self.gateways.counters, self.process.listener]),
         )
+        worker.suspended = disk_space(self.process).shortage
         service = self.admin.job_service
         self.ingestion = Ingestion(
             self.products, jobs, worker, service, clock, self.tally, self._used, self.plans
@@ -165,7 +166,11 @@ class OpenIngest:
         jobs = self.ingestion.jobs.values()
         done = sum(job.state == "success" for job in jobs)
         rows = sum(job.progress.rows for job in jobs)
-        return Report(doing=f"{done:,} of {len(jobs):,} products done; {rows:,} rows")
+        suspended = self.ingestion.worker.suspended()
+        return Report(
+            doing=f"{done:,} of {len(jobs):,} products done; {rows:,} rows",
+            problems=(f"no job runs: {suspended}",) if suspended else (),
+        )
 
 
 @asynccontextmanager

@@ -1,23 +1,23 @@
 """Builds a keeper from settings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace as replace_fields
-
 from penstock.app.extras import installed_with
+from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
+from penstock.app.remote import sync_regularly
 from penstock.backup.schedule import BackupSchedule
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
 from penstock.publish.endpoints import find_log_id, log_id
 from penstock.runtime.process import Process
-from penstock.runtime.status import Report
 from penstock.runtime.stores import configured_log, lake_url, open_state
+from penstock.stats.reporter import KnownSizes
 from penstock.storage.lake import Lake, open_lake
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
@@ -29,14 +29,21 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_keeper(
-    settings: Settings, clock: Clock, listener: Listener = quiet, *, backups: bool = False
+    settings: Settings,
+    clock: Clock,
+    listener: Listener = quiet,
+    *,
+    backups: bool = False,
+    secrets: Sequence[str] = (),
 ) -> AsyncIterator["Keeper"]:
     """Open a keeper for the log of the data folder and the lake.
 
-    With ``backups``, they are made regularly if a folder for them is set.
+    With ``backups``, they are made regularly if a folder for them is set, and copied to their
+    remote if there is one; ``secrets`` of rclone are masked in errors.
 
     Raises:
         MissingExtra: a library it needs is not installed.
+        NoBackup: a remote of backups is set, and no folder of them.
         ConfigError: a setting is invalid, or the log is in memory.
         StoreUnreachable, NewerStore: the state store cannot be opened.
         StorageError: the lake cannot be reached, or does not support several writers.
@@ -48,18 +55,17 @@ async def open_keeper(
         process.name = "keep"
         services = _services(settings, store, lake, clock, log_id)
         keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
-        schedule = None
         if backups and settings.backup.folder:
-            schedule = BackupSchedule(settings, clock, listener)
-            process.start(schedule.run())
-
-        def report() -> Report:
-            found = keeper.report()
-            if schedule is None or not schedule.problem:
-                return found
-            return replace_fields(found, problems=(f"backup: {schedule.problem}", *found.problems))
-
-        process.running(report)
+            process.start(BackupSchedule(settings, clock, listener, keeper.problems).run())
+        if backups and settings.backup.remote:
+            process.start(sync_regularly(settings, clock, listener, keeper.problems, secrets))
+        process.running(keeper.report)
+        reporter = reporter_of(
+            settings, lambda: KnownSizes(keeper.slots, keeper.tables), clock, listener
+        )
+        id_ = statistics_id(services.log_id)
+        process.start(reporter.run(store, id_, settings.stats.every))
+        process.start(alerting_of(settings, store, clock, listener).run())
         yield keeper
 
 

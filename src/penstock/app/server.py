@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.app.admin import admin_on
 from penstock.app.dataset import configured_dataset
 from penstock.app.extras import installed_with
+from penstock.app.monitoring import alerting_of
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.live import live_url
@@ -35,13 +36,16 @@ async def open_server(
     with installed_with("api"):
         from penstock.api.live_ticks import LiveTicks  # noqa: PLC0415
         from penstock.api.serving import Offered, serving  # noqa: PLC0415
+        from penstock.stats.scraping import FleetScraper  # noqa: PLC0415
     async with Process("serve", settings, clock, listener) as process:
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
-        offered = Offered(data, LiveTicks(live_url(settings), settings.live, clock, listener))
+        ticks = LiveTicks(live_url(settings), settings.live, clock, listener)
+        offered = Offered(data, ticks, FleetScraper(process.folder))
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"
         process.running(lambda: Report(doing=f"serving {server.url}"))
+        process.start(alerting_of(settings, store, clock, listener).run())
         yield server

@@ -22,6 +22,7 @@ from penstock.ingest.published_files import PublishedFiles
 from penstock.jobs.leases import Leases
 from penstock.jobs.service import JobService
 from penstock.jobs.worker import Worker
+from penstock.runtime.disk_space import DiskSpace, read_min_free
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.status import Report
 from penstock.runtime.stores import lake_to_read
@@ -55,8 +56,19 @@ async def open_worker(
             settings.jobs,
             fan_out([gateways.counters, listener]),
         )
+        worker.suspended = disk_space(process).shortage
         process.running(lambda: _report(worker, settings.jobs.concurrency))
         yield worker
+
+
+def disk_space(process: RecordingProcess) -> DiskSpace:
+    """The space of the disk to which a process writes its records.
+
+    Raises:
+        ConfigError: the minimum is invalid.
+    """
+    least = read_min_free(process.settings.disk.min_free)
+    return DiskSpace(process.log.folder or process.folder, least, process.clock, process.listener)
 
 
 async def open_gateways(
@@ -118,4 +130,5 @@ async def open_files(process: RecordingProcess) -> PublishedFiles | None:
 def _report(worker: Worker, most: int) -> Report:
     ended = ", ".join(f"{count:,} {how}" for how, count in sorted(worker.ended.items()))
     doing = f"{len(worker.job_runs):,} of {most:,} jobs running; runs: {ended or 'none yet'}"
-    return Report(doing=doing)
+    suspended = worker.suspended()
+    return Report(doing=doing, problems=(f"no job runs: {suspended}",) if suspended else ())

@@ -19,8 +19,9 @@ from penstock.backup.run import backup_folder, make_backup
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.errors import PenstockError
-from penstock.telemetry import Fact, Listener, quiet
+from penstock.telemetry import Fact, Listener
 
+_PART = "backup"
 _RETRY_S = 600.0
 _LOOK_S = 60.0
 _PARENT_DEATH_SIGNAL = 1
@@ -30,12 +31,14 @@ _PARENT_DEATH_SIGNAL = 1
 class BackupSchedule:
     """Makes a backup every few hours. For one event loop."""
 
-    def __init__(self, settings: Settings, clock: Clock, emit: Listener = quiet) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, emit: Listener, problems: dict[str, str]
+    ) -> None:
+        """While backups fail, the reason is in ``problems``; its facts are emitted as well."""
         self._settings, self._clock, self._emit = settings, clock, emit
+        self._problems = problems
         self._every_s = settings.backup.every
         self._failed_ns: int | None = None
-        self.problem = ""
-        """Why the last backup failed; empty if it did not."""
 
     async def run(self) -> None:
         """Make backups until cancelled. One that is being made then is ended."""
@@ -88,10 +91,11 @@ class BackupSchedule:
         if problem:
             self._fail(problem)
         else:
-            self.problem, self._failed_ns = "", None
+            self._failed_ns = None
+            self._problems.pop(_PART, None)
 
     def _fail(self, problem: str) -> None:
-        self.problem, self._failed_ns = problem, self._clock.monotonic_ns()
+        self._problems[_PART], self._failed_ns = problem, self._clock.monotonic_ns()
         self._emit(BackupFailed(reason=problem))
 
 

@@ -18,16 +18,18 @@ from penstock.cli.context import Sources
 from penstock.cli.descriptors import take_all_descriptors
 from penstock.cli.lazy import LazyCommands
 from penstock.errors import PenstockError
+from penstock.runtime.service_manager import use_service_manager
 from penstock.signals import obey_hangups
 
 DEFAULT_FILE = "penstock.toml"
-_STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus")
+_STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 """Commands that SIGHUP does not end, unless their terminal was closed."""
 
 _COMMANDS = (
-    "demo", "collect", "fetch", "tickers", "ingest", "work", "keep", "serve", "apply", "status",
-    "ticks", "coverage", "gaps", "verify", "bus", "tail", "replay", "export", "query", "connectors",
-    "jobs", "symbols", "markets", "log", "backup", "sim", "judge", "config",
+    "demo", "init", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest",
+    "work", "keep", "serve", "bus", "apply", "status", "doctor", "stats", "alerts", "ticks",
+    "coverage", "gaps", "verify", "tail", "replay", "export", "query", "connectors", "jobs",
+    "symbols", "markets", "log", "backup", "gc", "sim", "judge", "config",
 )  # fmt: skip
 
 
@@ -77,6 +79,8 @@ def _common(
         file = Path(DEFAULT_FILE)
     if context.invoked_subcommand not in _STAYING:
         obey_hangups()
+    else:
+        use_service_manager(os.environ)
     context.obj = Sources(environment=dict(os.environ), file=file)
 
 

@@ -17,6 +17,7 @@ from penstock.backup.priority import give_way
 from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore as restore_archive
 from penstock.backup.run import Backed, backup_folder, make_backup
+from penstock.cli.backup_sync import sync
 from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, note, say
 from penstock.cli.running import View, show_until, unless_drawn
@@ -27,6 +28,7 @@ from penstock.telemetry import log_facts
 from penstock.telemetry.printable import printable
 
 backup = typer.Typer(help="Make, check, restore and copy backups.", no_args_is_help=True)
+backup.command()(sync)
 
 FolderOption = Annotated[
     str | None,

@@ -3,18 +3,18 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
-import msgspec
 import typer
-from msgspec import Struct
 from msgspec.structs import asdict
 
-from penstock.cli.context import Sources, read_settings
+from penstock.cli.context import read_settings
+from penstock.cli.demo_full import is_complete, run_full
+from penstock.cli.demo_parts import DemoPlan, judge, of_each, simulators_of, until_filled
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
 from penstock.cli.judge import summary
 from penstock.cli.options import (
@@ -30,8 +30,7 @@ from penstock.cli.processes import running
 from penstock.cli.running import View, in_foreground, show_until
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
-from penstock.config import Simulator, environment_name
-from penstock.coverage.gap_rows import GapRows
+from penstock.config import Simulator
 from penstock.errors import ConfigError, PenstockError, UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.runtime.stopping import stop_on_signals
@@ -39,7 +38,6 @@ from penstock.simulator import registry as simulators
 from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.judge import Findings, total
 from penstock.simulator.market.listings import slug
-from penstock.storage.state import open_store
 
 T = TypeVar("T")
 _START_S = 60.0
@@ -69,6 +67,12 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Run everything under the supervisor, and kill every process once."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Collect from simulated exchanges, then compare the records with the simulators' ledgers.
@@ -76,7 +80,8 @@ def demo(
     Each exchange has a simulator, a collector and a judge, each in its own process, and a worker
     fills the gaps of all. They share one data folder and one store. Exits 0 if all records are
     correct and every missing trade is listed as a gap. Ctrl-C ends the collection early; the
-    records so far are judged.
+    records so far are judged. With --full, `penstock up` runs all kinds of processes for all
+    exchanges, and each of them is killed once; exits 0 only if nothing is missing.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
     """
@@ -86,10 +91,12 @@ def demo(
         "simulator.faults": faults,
     }
     settings = read_settings(context, options).settings.simulator
-    chosen = _choose(split(names))
+    chosen = _offered() if full and names is None else _choose(split(names))
     _check(settings, chosen)
     with _folder(data_dir, delete=as_json) as folder:
-        plan = _Plan(settings, seconds, folder, context.obj)
+        plan = DemoPlan(settings, seconds, folder, context.obj)
+        if full:
+            _report_full(asyncio.run(run_full(plan, chosen)), as_json)
         found = asyncio.run(_demo(plan, chosen))
     findings = total(found.values())
     if as_json:
@@ -106,7 +113,7 @@ def _choose(names: Sequence[str] | None) -> list[str]:
     Raises:
         UnknownExchange: one of them cannot be simulated or collected.
     """
-    offered = [name for name in simulators.names() if name in exchanges.names()]
+    offered = _offered()
     if names is None:
         return offered[:1]
     if not names:
@@ -116,6 +123,21 @@ def _choose(names: Sequence[str] | None) -> list[str]:
         if name not in offered:
             raise UnknownExchange(name, offered)
     return list(dict.fromkeys(names))
+
+
+def _offered() -> list[str]:
+    """The exchanges that can be simulated and collected."""
+    return [name for name in simulators.names() if name in exchanges.names()]
+
+
+def _report_full(findings: dict[str, Any], as_json: bool) -> NoReturn:
+    if as_json:
+        say(findings)
+    else:
+        for name, value in findings.items():
+            if name != "exchanges":
+                typer.echo(f"{name.replace('_', ' ')}: {value}")
+    raise typer.Exit(0 if is_complete(findings) else 1)
 
 
 def _check(settings: Simulator, chosen: Sequence[str]) -> None:
@@ -156,60 +178,6 @@ def _folder(named: str | None, *, delete: bool) -> Iterator[Path]:
         yield Path(tempfile.mkdtemp(prefix="penstock-demo-"))
 
 
-class _Started(Struct):
-    """The first line of a simulator's output."""
-
-    listening: str
-    symbols: list[str]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """The parameters that all exchanges of a demo share."""
-
-    settings: Simulator
-    seconds: float
-    folder: Path
-    sources: Sources
-
-    @property
-    def base(self) -> list[str]:
-        """The first arguments of every command."""
-        return ["--config", str(self.sources.file)] if self.sources.file else []
-
-    def sim(self, exchange: str) -> list[str]:
-        """The arguments that start an exchange's simulator."""
-        listing = ["--seed", str(self.settings.seed), "--faults", self.settings.faults]
-        if self.settings.symbols:
-            listing += ["--symbols", ",".join(self.settings.symbols)]
-        own = ["--data-dir", str(self.folder), "--port", "0", "--json"]
-        return [*self.base, "sim", exchange, *listing, *own]
-
-    @property
-    def own_state(self) -> dict[str, str]:
-        """The variables for every process: a demo does not use the fleet's store."""
-        return {environment_name("state.url"): self.state_url}
-
-    @property
-    def state_url(self) -> str:
-        """The store of the demo."""
-        return f"sqlite:{self.folder / 'state.db'}"
-
-    def environment(self, addresses: Mapping[str, str]) -> dict[str, str]:
-        """The variables for all other processes; they override the operator's settings."""
-        urls = ",".join(f"{exchange}={address}" for exchange, address in addresses.items())
-        return {
-            environment_name("exchanges.rest_urls"): urls,
-            environment_name("exchanges.stream_urls"): urls,
-            environment_name("collect.data_dir"): str(self.folder),
-            environment_name("collect.book_every"): str(_LOOK_AT_BOOKS_S),
-            environment_name("jobs.gap_watch"): str(_GAP_WATCH_S),
-            # Its processes do not compete for a port.
-            environment_name("metrics.port"): "0",
-            **self.own_state,
-        }
-
-
 @dataclass
 class _DemoProgress:
     """The progress of a demo."""
@@ -238,55 +206,37 @@ class _DemoProgress:
         return "Checking the records …" if "checking" in phases else "Done."
 
 
-async def _demo(plan: _Plan, chosen: Sequence[str]) -> dict[str, Findings]:
+async def _demo(plan: DemoPlan, chosen: Sequence[str]) -> dict[str, Findings]:
     clock, stop, over = SystemClock(), asyncio.Event(), asyncio.Event()
     stop_on_signals(stop)
     course = _DemoProgress(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
     watching = asyncio.create_task(_watch(plan, course, over))
     try:
-        async with AsyncExitStack() as stack:
-            simulators = {
-                name: await stack.enter_async_context(running(plan.sim(name), plan.own_state))
-                for name in chosen
-            }
-            started = await _of_each(chosen, lambda name: _first_line(simulators[name], name))
+        async with simulators_of(plan, chosen) as started:
             environment = plan.environment({n: each.listening for n, each in started.items()})
 
             async def collect(name: str) -> None:
                 words = [*plan.base, "collect", name, *started[name].symbols]
                 await _collect(plan, words, environment, stop, (course, name))
 
-            async def judge(name: str) -> Findings:
+            async def judge_one(name: str) -> Findings:
                 words = [*plan.base, "judge", started[name].listening, "--json"]
-                findings = await _judge(words, environment)
+                findings = await judge(words, environment)
                 course.phases[name] = "done"
                 return findings
 
             async with running([*plan.base, "work"], environment):
-                await _of_each(chosen, collect)
-                await _until_filled(plan, clock)
+                await of_each(chosen, collect)
+                await until_filled(plan, clock)
             course.phases = dict.fromkeys(chosen, "checking")
-            return await _of_each(chosen, judge)
+            return await of_each(chosen, judge_one)
     finally:
         over.set()
         await watching
 
 
-async def _of_each(
-    names: Sequence[str], do: Callable[[str], Coroutine[None, None, T]]
-) -> dict[str, T]:
-    """Do something for all exchanges at the same time; return the results by exchange."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = {name: group.create_task(do(name)) for name in names}
-    except ExceptionGroup as errors:
-        # One exchange's failure ends the demo; the other tasks were only cancelled.
-        raise errors.exceptions[0] from None
-    return {name: task.result() for name, task in tasks.items()}
-
-
 async def _collect(
-    plan: _Plan,
+    plan: DemoPlan,
     words: Sequence[str],
     environment: Mapping[str, str],
     stop: asyncio.Event,
@@ -305,20 +255,8 @@ async def _collect(
             )
 
 
-async def _until_filled(plan: _Plan, clock: Clock) -> None:
-    """Wait until the worker has filled all gaps, but not for ever."""
-    store = await open_store(plan.state_url)
-    try:
-        for _ in range(int(_FILL_S / _POLL_S)):
-            if not await GapRows(store).find(state="open"):
-                break
-            await clock.sleep(_POLL_S)
-    finally:
-        await store.close()
-
-
 async def _until_enough(
-    plan: _Plan, pid: int, stop: asyncio.Event, place: tuple[_DemoProgress, str]
+    plan: DemoPlan, pid: int, stop: asyncio.Event, place: tuple[_DemoProgress, str]
 ) -> None:
     """Wait until a collector is running, and then for the length of the demo."""
     course, exchange = place
@@ -332,7 +270,7 @@ async def _until_enough(
     await wait_for(stop, clock, plan.seconds)
 
 
-async def _watch(plan: _Plan, course: _DemoProgress, over: asyncio.Event) -> None:
+async def _watch(plan: DemoPlan, course: _DemoProgress, over: asyncio.Event) -> None:
     """Show the status of the collectors until ``over`` is set."""
     words = introduction(list(course.phases), plan.seconds)
     if not in_foreground():
@@ -347,22 +285,3 @@ async def _watch(plan: _Plan, course: _DemoProgress, over: asyncio.Event) -> Non
         lambda: describe_demo(latest()),
     )
     await show_until(over, course.clock, view)
-
-
-async def _judge(words: Sequence[str], environment: Mapping[str, str]) -> Findings:
-    async with running(words, environment) as judge:
-        assert judge.stdout is not None
-        output = await judge.stdout.read()
-        await judge.wait()
-    try:
-        return msgspec.json.decode(output, type=Findings)
-    except msgspec.DecodeError:
-        raise PenstockError("The judge failed; its last output is above.") from None
-
-
-async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> _Started:
-    assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), _START_S)
-    if not line:
-        raise PenstockError(f"The simulator did not start. Try it alone: penstock sim {exchange}")
-    return msgspec.json.decode(line, type=_Started)

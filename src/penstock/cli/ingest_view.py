@@ -82,6 +82,8 @@ def waits_for(ingestion: Ingestion, job: Job) -> Wait:
         return Wait("for another process", f"{holder} has it, until {until} unless that is renewed")
     if job.state == "running":
         return Wait("for the limit" if ingestion.is_at_limit else "for responses")
+    if suspended := ingestion.worker.suspended():
+        return Wait("for disk space", suspended)
     if job.attempts:
         reason = f"retried after: {job.stats.last_error}"
         return Wait(f"until {instant(job.next_run_at)}", reason)

@@ -1,6 +1,7 @@
 """``penstock keep``: moves records from the log to the lake until it is stopped."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -8,7 +9,8 @@ from rich.text import Text
 
 from penstock.app.keeper import open_keeper, plan_keeping
 from penstock.app.metrics import measured
-from penstock.cli.context import read_settings
+from penstock.app.remote import rclone_secrets
+from penstock.cli.context import Sources, read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, say
 from penstock.cli.painter import write
 from penstock.cli.running import (
@@ -48,11 +50,13 @@ def keep(
     Example: penstock keep --data-dir ~/market-data --dry-run
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    sources: Sources = context.obj
+    secrets = rclone_secrets(sources.environment)
     if dry_run:
         _print_plan(settings, as_json)
         return
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
-        report = run_process(_keep(settings, seconds, listener, once=once))
+        report = run_process(_keep(settings, seconds, listener, secrets, once=once))
     if not once:
         write(stopped_words(settings.collect.data_dir))
     if report is None:
@@ -84,11 +88,17 @@ def _print_plan(settings: Settings, as_json: bool) -> None:
 
 
 async def _keep(
-    settings: Settings, seconds: float | None, listener: Listener, *, once: bool
+    settings: Settings,
+    seconds: float | None,
+    listener: Listener,
+    secrets: Sequence[str],
+    *,
+    once: bool,
 ) -> Report | None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with opened(open_keeper(settings, clock, listener, backups=not once), stop) as keeper:
+    opening = open_keeper(settings, clock, listener, backups=not once, secrets=secrets)
+    async with opened(opening, stop) as keeper:
         if keeper is None:
             return None
         if once:

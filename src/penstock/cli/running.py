@@ -14,9 +14,10 @@ import typer
 from rich.console import Console, RenderableType
 
 from penstock.cli.fitting import Viewport
+from penstock.cli.memory import keep_for_good
 from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
-from penstock.errors import PenstockError
+from penstock.errors import TEMPORARY, PenstockError, may_pass
 from penstock.runtime.stopping import stop_after
 from penstock.telemetry import Fact, Listener, log_error, log_info, logs_json
 
@@ -60,21 +61,23 @@ def unless_drawn(log: Listener) -> Listener:
 
 @contextmanager
 def last_words_logged() -> Iterator[None]:
-    """Log an error that ends a long-running process, if logs are JSON.
+    """Report an error that ends a long-running process, in the format of its logs.
 
-    So all of stderr has one format.
+    The exit code says whether the same command may succeed later.
     """
     try:
         yield
     except PenstockError as error:
-        if not logs_json():
-            raise
-        log_error("stopped", error=str(error))
-        raise typer.Exit(2) from error
+        if logs_json():
+            log_error("stopped", error=str(error))
+        else:
+            write(f"penstock: {error}\n")
+        raise typer.Exit(TEMPORARY if may_pass(error) else 2) from error
 
 
 def run_process(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; exit with 1 after a second signal."""
+    keep_for_good()
     try:
         return asyncio.run(main)
     except asyncio.CancelledError:

@@ -47,4 +47,6 @@ def _cells(worker: Worker, job: Job, stopping: str) -> list[str]:
 
 def _ended(worker: Worker) -> str:
     words = [f"{count:,} {how}" for how, count in sorted(worker.ended.items())]
-    return f"runs: {', '.join(words) or 'none yet'}"
+    runs = f"runs: {', '.join(words) or 'none yet'}"
+    suspended = worker.suspended()
+    return f"no job runs: {suspended}; {runs}" if suspended else runs

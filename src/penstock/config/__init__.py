@@ -8,22 +8,25 @@ anything starts.
 """
 
 from penstock.config.collecting import Collect, Fetch, FetchKind, Ingest, Jobs, Tickers
-from penstock.config.loading import (
-    Loaded,
-    describe,
-    environment_name,
-    load,
-    setting_names,
-    table_of,
-)
-from penstock.config.operating import Backup
+from penstock.config.loading import Loaded, load
+from penstock.config.monitoring import Alerts, Stats
+from penstock.config.operating import Backup, Disk, Up, UpExchange
 from penstock.config.plans import ConnectorPlan, LimitPlan, Text
 from penstock.config.renamed import RENAMED, warn_once
 from penstock.config.requesting import Breaker, Exchanges, Requests
-from penstock.config.secret import Secret
+from penstock.config.schema import (
+    describe,
+    environment_name,
+    field_notes,
+    in_file_names,
+    is_section,
+    setting_names,
+    table_of,
+)
+from penstock.config.secret import Secret, Sensitive
 from penstock.config.serving import Api, Bus, Metrics, Publish
 from penstock.config.settings import Logging, Settings
-from penstock.config.short_names import named_symbols, short_names
+from penstock.config.short_names import named_symbols, short_names, unused_key
 from penstock.config.simulator import (
     SimulatedBinance,
     SimulatedCoinbase,
@@ -35,12 +38,14 @@ from penstock.config.storing import Keep, Live, State, Storage
 
 __all__ = [
     "RENAMED",
+    "Alerts",
     "Api",
     "Backup",
     "Breaker",
     "Bus",
     "Collect",
     "ConnectorPlan",
+    "Disk",
     "Exchanges",
     "Fetch",
     "FetchKind",
@@ -55,6 +60,7 @@ __all__ = [
     "Publish",
     "Requests",
     "Secret",
+    "Sensitive",
     "Settings",
     "SimulatedBinance",
     "SimulatedCoinbase",
@@ -62,15 +68,22 @@ __all__ = [
     "SimulatedUpbit",
     "Simulator",
     "State",
+    "Stats",
     "Storage",
     "Text",
     "Tickers",
+    "Up",
+    "UpExchange",
     "describe",
     "environment_name",
+    "field_notes",
+    "in_file_names",
+    "is_section",
     "load",
     "named_symbols",
     "setting_names",
     "short_names",
     "table_of",
+    "unused_key",
     "warn_once",
 ]

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.config.ranges import Count, Pause, Seconds, Whole
+from penstock.config.secret import Sensitive
 
 
 class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +124,6 @@ class Ingest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chunk_concurrency: Count | Literal["auto"] = "auto"
     """Pages of one market that are requested concurrently. ``auto``: as many as the limits allow
     requests in the time that a response takes."""
-    files: str = ""
+    files: Sensitive = ""
     """Folder, or address such as ``https://files.example.com``, with the files that an exchange
     publishes. Trades and candles that they have are not requested; see docs/ingest.md."""

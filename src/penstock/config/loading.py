@@ -1,29 +1,35 @@
 """Loads the command line, the environment and a file into one frozen Struct."""
 
 import tomllib
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
 from penstock.config.renamed import RENAMED, ignored, used_instead
-from penstock.config.secret import Secret
-from penstock.errors import ConfigError, mask_urls, near_matches
+from penstock.config.schema import (
+    describe,
+    environment_name,
+    in_file_names,
+    setting_names,
+    table_of,
+)
+from penstock.config.secret import (
+    InFile,
+    Secret,
+    is_readable_by_all,
+    is_secret,
+    is_secret_name,
+    masked,
+    may_be_in_file,
+    secrets_in,
+)
+from penstock.errors import ConfigError, near_matches
+from penstock.errors import hint as hint_of
 
 S = TypeVar("S", bound=Struct)
 
@@ -35,15 +41,20 @@ class Loaded(Generic[S]):
     settings: S
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
-    """Warnings for settings that were set under an old name; see ``renamed.py``."""
+    """Warnings about old names (``renamed.py``) and about files with secrets that all may read."""
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """Yield (dotted name, value with secrets masked, origin) of every setting."""
         for name, hint in setting_names(type(self.settings)).items():
             value = _value_at(self.settings, name)
-            if _holds_secret(hint):
+            if is_secret(hint):
                 value = "***" if value else ""
-            yield name, _masked(value), self.origins.get(name, "default")
+            yield name, masked(value), self.origins.get(name, "default")
+
+    def secrets(self) -> Iterator[str]:
+        """Yield every secret among the values, and every password in a URL."""
+        for name in setting_names(type(self.settings)):
+            yield from secrets_in(_value_at(self.settings, name))
 
 
 @dataclass(frozen=True)
@@ -74,24 +85,9 @@ def load(
     gathered.take_environment(environment, aliases)
     for name, value in (options or {}).items():
         gathered.put(name, value, f"command line --{name.rpartition('.')[2].replace('_', '-')}")
-    warnings = tuple(gathered.take_renamed())
-    return Loaded(gathered.build(schema), gathered.origins, warnings)
-
-
-def setting_names(root: type[Struct]) -> dict[str, Any]:
-    """Return dotted name → type of every setting below ``root``, in order of declaration."""
-    names: dict[str, Any] = {}
-    for field, hint in get_type_hints(root, include_extras=True).items():
-        if isinstance(hint, type) and issubclass(hint, Struct):
-            names.update({f"{field}.{inner}": t for inner, t in setting_names(hint).items()})
-        else:
-            names[field] = hint
-    return names
-
-
-def environment_name(dotted: str) -> str:
-    """Return the variable of a setting: ``simulator.port`` → ``PENSTOCK_SIMULATOR_PORT``."""
-    return "PENSTOCK_" + dotted.replace(".", "_").upper()
+    renamed = tuple(gathered.take_renamed())
+    settings = gathered.build(schema)
+    return Loaded(settings, gathered.origins, (*renamed, *gathered.warnings))
 
 
 class _Gathered:
@@ -105,15 +101,18 @@ class _Gathered:
         self._renamed = {old: new for old, new in RENAMED.items() if new in names}
         self._by_old_name: dict[str, tuple[object, str, bool]] = {}
         """Old name → value, origin, and whether the value is text."""
+        self._in_file = in_file_names(names)
+        self.warnings: list[str] = []
 
     def put(self, name: str, value: object, origin: str) -> None:
         if name in self._renamed:
             self._by_old_name[name] = value, origin, False
             return
+        if name in self._in_file:
+            self._put_file(self._in_file[name], value, f"{origin}, as {name}")
+            return
         if name not in self.names:
-            near = near_matches(name, self.names)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError(name, problem=f"there is no such setting.{hint}", origin=origin)
+            raise _unknown(name, (*self.names, *self._in_file), origin)
         self.values[name], self.origins[name] = value, origin
         self.texts.discard(name)
         _check_tables(name, self.names[name], value, origin)
@@ -122,9 +121,28 @@ class _Gathered:
         origin = f"environment {variable}"
         if name in self._renamed:
             self._by_old_name[name] = text, origin, True
+        elif name in self._in_file:
+            setting = self._in_file[name]
+            self._put_file(setting, _from_text(text, self.names[setting]), origin)
+        elif table_of(self.names[name]):
+            self.put(name, _tables_from_text(name, text, origin), origin)
+        else:
+            self.put(name, text, origin)
+            self.texts.add(name)
+
+    def _put_file(self, setting: str, place: object, origin: str) -> None:
+        if not place:
             return
-        self.put(name, text, origin)
-        self.texts.add(name)
+        is_table = get_origin(self.names[setting]) is dict
+        wanted: Any = dict[str, str] if is_table else str
+        try:
+            self.values[setting] = InFile(msgspec.convert(place, wanted))
+        except msgspec.ValidationError as error:
+            shape = "a table of files" if is_table else "the name of a file"
+            problem = f"is read from a file: expected {shape}."
+            raise ConfigError(setting, problem=problem, origin=origin) from error
+        self.origins[setting] = origin
+        self.texts.discard(setting)
 
     def take_renamed(self) -> Iterator[str]:
         """Use values set under an old name, unless the new name is set; yield the warnings."""
@@ -147,24 +165,47 @@ class _Gathered:
             ) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(str(file), problem=f"is not TOML: {error}.", origin="file") from error
-        for name, value in _flatten(tables, self.names):
+        with_password = []
+        for name, value in _flatten(tables, self.names, str(file)):
+            self._refuse_secret(name, value, str(file))
             self.put(name, value, str(file))
+            if name in self.names and masked(value) != value:
+                with_password.append(name)
+        if with_password and is_readable_by_all(file):
+            self.warnings.append(
+                f"{file} contains a password ({', '.join(with_password)}) and every user may read"
+                f" it: run chmod o-r {file}, or set {environment_name(with_password[0])}."
+            )
+
+    def _refuse_secret(self, name: str, value: object, origin: str) -> None:
+        hint = self.names.get(name)
+        found = name if is_secret(hint) and value else ""
+        if isinstance(value, Mapping) and may_be_in_file(hint):
+            found = next((f"{name}.{key}" for key in value if is_secret_name(key)), found)
+        if found:
+            variable = environment_name(name)
+            raise ConfigError(
+                found,
+                problem="a secret is not read from the settings file, which others may see. Set"
+                f" {variable}, or {variable}_FILE or {name}_file to a file with nothing else.",
+                origin=origin,
+            )
 
     def take_environment(self, environment: Mapping[str, str], aliases: Sequence[Alias]) -> None:
+        of_settings = (*self._renamed, *self.names, *self._in_file)
+        by_variable = {environment_name(name): name for name in of_settings}
+        _check_once({*by_variable, *(alias.variable for alias in aliases)}, environment)
         for alias in aliases:
             # Containers set variables that they do not use to an empty string.
             if text := environment.get(alias.variable):
                 self._put_text(alias.setting, alias.read(text), alias.variable)
-        by_variable = {environment_name(name): name for name in (*self._renamed, *self.names)}
         for variable, text in environment.items():
             if variable in by_variable:
-                self._put_text(by_variable[variable], text, variable)
+                if text or not environment.get(f"{variable}_FILE"):
+                    self._put_text(by_variable[variable], text, variable)
             elif variable.startswith("PENSTOCK_") and not variable.startswith("PENSTOCK_TEST_"):
-                near = near_matches(variable, map(environment_name, self.names))
-                hint = f" Did you mean {' or '.join(near)}?" if near else ""
-                raise ConfigError(
-                    variable, problem=f"there is no such setting.{hint}", origin="environment"
-                )
+                known = map(environment_name, (*self.names, *self._in_file))
+                raise _unknown(variable, known, "environment")
 
     def build(self, schema: type[S]) -> S:
         tree: dict[str, Any] = {}
@@ -180,16 +221,42 @@ class _Gathered:
     def _validated(self, name: str, raw: object) -> object:
         # A variable has only text, so text is converted to a number or a list there.
         hint, is_text = self.names[name], name in self.texts
+        if isinstance(raw, InFile):
+            raw = self._read(name, raw)
         value = _from_text(str(raw), hint) if is_text else raw
         try:
             return msgspec.convert(value, hint, strict=not is_text, dec_hook=_decode)
         except msgspec.ValidationError as error:
-            shown = "***" if _holds_secret(hint) else repr(raw)
+            shown = "***" if may_be_in_file(hint) else repr(raw)
             raise ConfigError(
                 name,
                 problem=f"{shown} is not allowed: {error}. Allowed: {describe(hint)}.",
                 origin=self.origins[name],
             ) from error
+
+    def _read(self, name: str, where: InFile) -> object:
+        try:
+            found = where.read()
+        except ValueError as error:
+            raise ConfigError(name, problem=f"{error}.", origin=self.origins[name]) from error
+        for file in filter(is_readable_by_all, where.files()):
+            self.warnings.append(
+                f"{file}, which contains {name}, may be read by every user: run chmod o-r {file}."
+            )
+        return found
+
+
+def _unknown(name: str, known: Iterable[str], origin: str) -> ConfigError:
+    problem = f"there is no such setting.{hint_of(near_matches(name, known))}"
+    return ConfigError(name, problem=problem, origin=origin)
+
+
+def _check_once(known: Set[str], environment: Mapping[str, str]) -> None:
+    for variable in known:
+        file = f"{variable}_FILE"
+        if file in known and environment.get(file) and environment.get(variable):
+            problem = f"{file} is set too. Unset one of them."
+            raise ConfigError(variable, problem=problem, origin="environment")
 
 
 def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
@@ -199,12 +266,12 @@ def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
         return
     fields = get_type_hints(struct, include_extras=True)
     for key, table in value.items():
-        within = table if isinstance(table, Mapping) else {}
-        for field, raw in within.items():
+        if not isinstance(table, Mapping):
+            problem = f"is not a table. Write settings below [{name}.NAME]."
+            raise ConfigError(f"{name}.{key}", problem=problem, origin=origin)
+        for field, raw in table.items():
             if field not in fields:
-                near = near_matches(field, fields)
-                hint_ = f" Did you mean {' or '.join(near)}?" if near else ""
-                problem = f"there is no such setting.{hint_}"
+                problem = f"there is no such setting.{hint_of(near_matches(field, fields))}"
                 raise ConfigError(f"{name}.{key}.{field}", problem=problem, origin=origin)
             try:
                 msgspec.convert(raw, fields[field])
@@ -213,42 +280,6 @@ def _check_tables(name: str, hint: Any, value: object, origin: str) -> None:
                 raise ConfigError(
                     f"{name}.{key}.{field}", problem=problem, origin=origin
                 ) from error
-
-
-def table_of(hint: Any) -> type[Struct] | None:
-    """Return the type of a setting's tables, if it is a table of tables by name."""
-    arguments = get_args(hint) if get_origin(hint) is dict else ()
-    struct = arguments[1] if arguments else None
-    return struct if isinstance(struct, type) and issubclass(struct, Struct) else None
-
-
-def describe(hint: Any) -> str:
-    """Return a description of a setting's type."""
-    if get_origin(hint) is Annotated:
-        base, *metas = get_args(hint)
-        meta = metas[0]
-        bounds = [("≥", meta.ge), (">", meta.gt), ("≤", meta.le), ("<", meta.lt)]
-        limits = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
-        return f"{describe(base)} {limits}".strip()
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(get_args(hint))
-    if get_origin(hint) is tuple:
-        part = get_args(hint)[0]
-        each = f", each {describe(part)}" if get_origin(part) is Literal else ""
-        return f"a list, or names separated by commas{each}"
-    if table_of(hint):
-        return "tables, one by name"
-    if get_origin(hint) is dict:
-        return "a table, or name=value pairs separated by commas"
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(describe(part) for part in get_args(hint) if part is not type(None))
-    return {
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        bool: "true or false",
-        date: "a day",
-    }.get(hint, "text")
 
 
 def _decode(wanted: type, value: object) -> object:
@@ -260,22 +291,46 @@ def _decode(wanted: type, value: object) -> object:
 
 
 def _from_text(text: str, hint: Any) -> object:
+    kind = get_origin(hint)
+    if kind in (tuple, dict) and text.lstrip()[:1] in ("[", "{"):
+        # Names and values with a comma or "=" in them need JSON.
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text)
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    if get_origin(hint) is tuple:
+    if kind is tuple:
         return parts
-    if get_origin(hint) is dict and all("=" in part for part in parts):
+    if kind is dict and all("=" in part for part in parts):
         return {name.strip(): value.strip() for name, value in (p.split("=", 1) for p in parts)}
     return text
 
 
+def _tables_from_text(name: str, text: str, origin: str) -> object:
+    try:
+        return msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError as error:
+        problem = f'is not JSON: {error}. Expected {{"NAME": {{"setting": value}}}}.'
+        raise ConfigError(name, problem=problem, origin=origin) from error
+
+
 def _flatten(
-    tables: Mapping[str, Any], names: Mapping[str, Any], prefix: str = ""
+    tables: Mapping[str, Any], names: Mapping[str, Any], origin: str, prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
+    sections = {name[: at + 1] for name in names for at, char in enumerate(name) if char == "."}
+    in_file = in_file_names(names)
     for key, value in tables.items():
-        if isinstance(value, Mapping) and f"{prefix}{key}" not in names:
-            yield from _flatten(value, names, f"{prefix}{key}.")
+        name = f"{prefix}{key}"
+        is_section = f"{name}." in sections
+        if isinstance(value, Mapping) and name not in names and name not in in_file:
+            if not is_section:
+                near = near_matches(name, [each.rstrip(".") for each in sections])
+                problem = f"there is no such section.{hint_of(near)}"
+                raise ConfigError(f"[{name}]", problem=problem, origin=origin)
+            yield from _flatten(value, names, origin, f"{name}.")
+        elif is_section:
+            problem = f"is a section: write its settings below [{name}]."
+            raise ConfigError(name, problem=problem, origin=origin)
         else:
-            yield f"{prefix}{key}", value
+            yield name, value
 
 
 def _value_at(settings: Struct, dotted: str) -> Any:
@@ -283,19 +338,3 @@ def _value_at(settings: Struct, dotted: str) -> Any:
     for part in dotted.split("."):
         value = getattr(value, part)
     return value
-
-
-def _masked(value: Any) -> Any:
-    """Return a setting's value with the credentials in URLs masked."""
-    match value:
-        case str():
-            return mask_urls(value)
-        case tuple():
-            return tuple(map(_masked, value))
-        case dict():
-            return {key: _masked(inner) for key, inner in value.items()}
-    return value
-
-
-def _holds_secret(hint: Any) -> bool:
-    return hint is Secret or Secret in get_args(hint)

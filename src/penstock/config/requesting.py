@@ -5,16 +5,16 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.config.ranges import Count, Seconds, Whole
-from penstock.config.secret import Secret
+from penstock.config.secret import Secret, Sensitive
 
 
 class Exchanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Addresses of exchanges, where they differ from the public ones, and API keys."""
 
-    rest_urls: dict[str, str] = {}
+    rest_urls: dict[str, Sensitive] = {}
     """Address to send requests to, by exchange: ``name=http://127.0.0.1:8790``. For
     ``ccxt:NAME``, all its hosts are replaced and the paths are kept."""
-    stream_urls: dict[str, str] = {}
+    stream_urls: dict[str, Sensitive] = {}
     """Address to open streams at, by exchange: ``name=ws://127.0.0.1:8790``."""
     api_keys: dict[str, Secret] = {}
     """API key, by exchange. Requests are then signed, and the limits of keys apply. One that may

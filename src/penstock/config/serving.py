@@ -38,14 +38,17 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Metrics(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Prometheus metrics of a collector or a worker, served by its own process."""
+    """Prometheus metrics of a process. A server (``penstock serve``) has those of all processes."""
 
     host: str = "127.0.0.1"
     """Address to serve metrics on, at any path."""
     port: Port = 0
-    """Port to serve metrics on, a different one for each process; 0 disables them."""
+    """Port to serve metrics on, a different one for each process; 0: none."""
     hosts: tuple[str, ...] = ()
     """Further host names under which clients may reach it, such as that of this machine."""
+    socket: bool = True
+    """Whether each process serves its metrics on a socket in the data folder, too, where a server
+    reads them. Needs penstock[api]; without it they are not served."""
 
 
 class Publish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

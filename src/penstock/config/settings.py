@@ -8,7 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.config.collecting import Collect, Fetch, Ingest, Jobs, Tickers
-from penstock.config.operating import Backup
+from penstock.config.monitoring import Alerts, Stats
+from penstock.config.operating import Backup, Disk, Up
 from penstock.config.plans import ConnectorPlan
 from penstock.config.requesting import Breaker, Exchanges, Requests
 from penstock.config.serving import Api, Bus, Metrics, Publish
@@ -35,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: Storage = Storage()
     keep: Keep = Keep()
     backup: Backup = Backup()
+    disk: Disk = Disk()
     publish: Publish = Publish()
     state: State = State()
     live: Live = Live()
@@ -47,4 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     api: Api = Api()
     metrics: Metrics = Metrics()
     bus: Bus = Bus()
+    stats: Stats = Stats()
+    alerts: Alerts = Alerts()
+    up: Up = Up()
     connectors: dict[str, ConnectorPlan] = {}

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from penstock.config.ranges import Count, Seconds, Whole
+from penstock.config.secret import Sensitive
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,12 +17,12 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_max_bytes: Whole = 0
     """Maximum size of the log on disk; 0: no limit. Above it, the keeper has sealed records deleted
     before they are ``keep.hot`` old, those of the last ten minutes excepted."""
-    lake_url: str = ""
+    lake_url: Sensitive = ""
     """The lake: a folder, or a URL of an object store such as ``s3://bucket/lake``. Empty: the
     folder ``lake`` in the data folder."""
-    lake_options: dict[str, str] = {}
+    lake_options: dict[str, Sensitive] = {}
     """Options of the object store, such as ``aws_endpoint_url`` and ``aws_region``. Variables such
-    as ``AWS_ACCESS_KEY_ID`` apply too: keep credentials there."""
+    as ``AWS_ACCESS_KEY_ID`` apply too. Credentials are not read from the settings file."""
     lake_single_writer: bool = False
     """Whether only one process ever writes to the lake. Required for object stores without
     conditional put, which lose commits of several writers."""
@@ -51,7 +52,7 @@ class Keep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """State shared by all processes: connectors, jobs and budgets."""
 
-    url: str = ""
+    url: Sensitive = ""
     """Where it is stored: ``sqlite:FILE``, ``postgresql://…`` or ``mongodb://…``. Empty: the file
     ``state.db`` in the data folder."""
     timeout: Seconds = 10.0
@@ -61,7 +62,7 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Live(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The latest ticks, and the processes that run."""
 
-    url: str = ""
+    url: Sensitive = ""
     """Where they are stored: ``sqlite:FILE`` for one machine, ``redis://…`` or ``rediss://…`` for
     several. Empty: the file ``live.db`` in the data folder."""
     timeout: Seconds = 2.0

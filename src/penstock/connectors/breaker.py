@@ -305,6 +305,12 @@ async def breaker_of(store: StateStore, exchange_id: str) -> Breaker:
     return _breaker_of(found) if found else Breaker()
 
 
+async def all_breakers(store: StateStore, limit: int = 1000) -> dict[str, Breaker]:
+    """The breakers that were ever used, by exchange."""
+    found = await store.find(BREAKERS, limit=limit)
+    return {document["id"]: _breaker_of(document) for document in found}
+
+
 async def changed(
     store: StateStore,
     exchange_id: str,

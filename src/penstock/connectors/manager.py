@@ -54,11 +54,15 @@ class Token(NamedTuple):
     request is charged, and is to be sent that much later."""
 
 
+KeyLimits = Callable[[str], Sequence[Limit] | None]
+
+
 class ConnectorManager:
     """The connectors in a store of any kind."""
 
-    def __init__(self, store: StateStore) -> None:
-        self._store = store
+    def __init__(self, store: StateStore, of_key: KeyLimits = lambda _: None) -> None:
+        """``of_key``: the limits of the API key that is used for an exchange, if there is one."""
+        self._store, self._of_key = store, of_key
 
     async def ensure_connector(
         self, exchange_id: str, limits: Sequence[Limit] | None = None, notes: str | None = None
@@ -125,7 +129,7 @@ class ConnectorManager:
         document = await self._document(exchange_id)
         if document["status"] != "active":
             return Token(ok=False, retry_after_ms=_PAUSED_RETRY_MS)
-        limits = limits_of(document)
+        limits = limits_of(document, self._of_key(exchange_id))
         if any(limit.kind == "paced" for limit in limits):
             # A time that the store assigns is spent, so no later one is requested.
             budget, now_ms = await self._store.budget(exchange_id), await self._store.now_ms()
@@ -291,7 +295,8 @@ class ConnectorManager:
             ran_ms = counters.get(one["id"], {}).get("last_job_run_time")
             known = {**one, "last_job_run_time": ran_ms or one["last_job_run_time"]}
             budget = await self._store.budget(one["id"])
-            shown.append(connector_of(known, budget, jobs[one["id"]], now_ms))
+            limits = limits_of(known, self._of_key(one["exchange_id"]))
+            shown.append(connector_of(known, limits, budget, jobs[one["id"]], now_ms))
         return shown
 
 

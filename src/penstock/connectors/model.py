@@ -71,10 +71,10 @@ def new_document(
     }
 
 
-def limits_of(document: Document) -> tuple[Limit, ...]:
-    """The limits in force, the main one first."""
+def limits_of(document: Document, of_key: Sequence[Limit] | None = None) -> tuple[Limit, ...]:
+    """The limits in force, the main one first; ``of_key`` replace the exchange's public ones."""
     chosen = restored(document["chosen"]) if document["chosen"] else None
-    return in_force(chosen, restored(document["announced"]))
+    return in_force(chosen, restored(document["announced"]) if of_key is None else of_key)
 
 
 class JobCount(NamedTuple):
@@ -84,10 +84,16 @@ class JobCount(NamedTuple):
     active: int = 0
 
 
-def connector_of(document: Document, budget: Budget, jobs: JobCount, now_ms: int) -> Connector:
+def connector_of(
+    document: Document,
+    in_force: Sequence[Limit],
+    budget: Budget,
+    jobs: JobCount,
+    now_ms: int,
+) -> Connector:
     """A connector, with the state of its limits at a time."""
     offset_ms = document["exchange_offset_ms"]
-    limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in limits_of(document))
+    limits = tuple(state_of(limit, budget, now_ms, offset_ms) for limit in in_force)
     main, blocked_until = limits[0], budget.blocked_until_ms
     stop = document.get("stop")
     return Connector(

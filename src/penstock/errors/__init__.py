@@ -37,6 +37,10 @@ PenstockError
 ├── BadFile                a published file is damaged or another one: replace or remove it
 ├── NotOurRecord           stored or received bytes that are not a record this version can read
 ├── UnusableId             an exchange's id that cannot be a key of the log
+├── RcloneMissing          rclone cannot be started, or is too old: install it
+├── RemoteError            the remote of the backups does not answer, or rejects what is asked
+│   └── RemoteStalled      rclone made no progress, and was killed: retry later
+├── SyncRunning            another process synchronizes the backups: wait for it
 ├── PortInUse              another program listens on that port already
 ├── SlotInUse              another process writes this slot of the log
 ├── BusUnreachable         no bus answers there: start it
@@ -61,6 +65,9 @@ PenstockError
 ├── BadProcess             a process cannot be registered as it is described; ``field`` says why
 ├── UnknownProcess         no process with that id is registered: register it again
 ├── NotStreaming           the collector has not started, or has stopped: retry later
+├── SupervisorRunning      another supervisor runs on that data folder
+├── NoSupervisor           no supervisor runs on that data folder: start it
+├── NotSupervised          the supervisor has no process of that name
 ├── BackupRunning          another backup of the store, or into the folder, is being made: wait
 ├── NoBackup               there is no such backup, or no folder for backups is set
 ├── BadBackup              an archive is damaged, or penstock did not make it: use another
@@ -89,7 +96,7 @@ from penstock.errors.answers import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
-from penstock.errors.asking import SUSPENDED, UNAVAILABLE, is_failure
+from penstock.errors.asking import SUSPENDED, TEMPORARY, UNAVAILABLE, is_failure, may_pass
 from penstock.errors.backup import BackupRunning, BadBackup, FolderNotEmpty, NoBackup
 from penstock.errors.base import (
     BusUnreachable,
@@ -97,7 +104,7 @@ from penstock.errors.base import (
     MissingExtra,
     PenstockError,
     PortInUse,
-    mask_urls,
+    hint,
     near_matches,
 )
 from penstock.errors.limits import (
@@ -108,6 +115,7 @@ from penstock.errors.limits import (
     UnknownCategory,
 )
 from penstock.errors.live import BadProcess, BadSymbol, BadTick, UnknownProcess
+from penstock.errors.masking import hide, mask_urls, password_in
 from penstock.errors.naming import (
     BadSpeed,
     MalformedLevels,
@@ -123,6 +131,7 @@ from penstock.errors.naming import (
     UnknownSymbol,
 )
 from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
+from penstock.errors.remote import RcloneMissing, RemoteError, RemoteStalled, SyncRunning
 from penstock.errors.storage import (
     AlreadyExists,
     GapOverlaps,
@@ -138,6 +147,7 @@ from penstock.errors.storage import (
     UnusableId,
     VersionChanged,
 )
+from penstock.errors.supervising import NoSupervisor, NotSupervised, SupervisorRunning
 from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
@@ -156,6 +166,7 @@ from penstock.errors.work import (
 
 __all__ = [
     "SUSPENDED",
+    "TEMPORARY",
     "UNAVAILABLE",
     "AlreadyExists",
     "BackupRunning",
@@ -198,19 +209,26 @@ __all__ = [
     "NoBackup",
     "NoData",
     "NoDataset",
+    "NoSupervisor",
     "NotCollected",
     "NotLocked",
     "NotOurRecord",
     "NotStreaming",
+    "NotSupervised",
     "PenstockError",
     "PortInUse",
     "ProductLocked",
     "RateLimited",
+    "RcloneMissing",
+    "RemoteError",
+    "RemoteStalled",
     "SealConflict",
     "SlotInUse",
     "StorageError",
     "StorageFull",
     "StoreUnreachable",
+    "SupervisorRunning",
+    "SyncRunning",
     "UnexpectedAnswer",
     "UnfinishedJob",
     "UnknownCategory",
@@ -228,7 +246,11 @@ __all__ = [
     "UnusableId",
     "VersionChanged",
     "WaitTimedOut",
+    "hide",
+    "hint",
     "is_failure",
     "mask_urls",
+    "may_pass",
     "near_matches",
+    "password_in",
 ]

@@ -1,8 +1,14 @@
-"""Groups of errors by which a request to an exchange can fail."""
+"""Groups of errors: those by which a request to an exchange can fail, and those that may pass."""
 
-from penstock.errors.answers import ExchangeError, ExchangeUnreachable, UnexpectedAnswer
+from penstock.errors.answers import (
+    BadRequest,
+    ExchangeError,
+    ExchangeUnreachable,
+    UnexpectedAnswer,
+)
+from penstock.errors.base import BusUnreachable, PortInUse
 from penstock.errors.limits import CostExceedsLimit
-from penstock.errors.storage import StorageError
+from penstock.errors.storage import LogDamaged, LoginRejected, NewerStore, SlotInUse, StorageError
 from penstock.errors.work import ConnectorPaused
 
 SUSPENDED = (ConnectorPaused, StorageError)
@@ -24,3 +30,22 @@ def is_failure(error: BaseException) -> bool:
     Other errors of the exchange, its refusals, are subclasses of ``ExchangeError``.
     """
     return isinstance(error, ExchangeUnreachable) or type(error) is ExchangeError
+
+
+TEMPORARY = 75
+"""The exit code of a process that ended with an error that may pass: EX_TEMPFAIL of sysexits.h."""
+_PASSING = (
+    ExchangeError,
+    ExchangeUnreachable,
+    UnexpectedAnswer,
+    PortInUse,
+    SlotInUse,
+    BusUnreachable,
+    *SUSPENDED,
+)
+_LASTING = (BadRequest, LogDamaged, LoginRejected, NewerStore)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same process may succeed later, with the same settings."""
+    return isinstance(error, _PASSING) and not isinstance(error, _LASTING)

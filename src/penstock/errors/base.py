@@ -1,26 +1,9 @@
 """The base class of all errors, general errors, and hints for messages."""
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# A name and a password extend to the last "@" of the word, since a password may contain "@" and "/"
-# by mistake; a colon before a port begins no password. A name alone ends before "/", "?" or "#".
-_USERINFO = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]*://)"
-    r"(?:[^\s'\"<>/?#@:\[]*:(?![0-9]*(?:[/?#]|$))[^\s'\"<>]*@|[^\s'\"<>/?#]*@)"
-)
-_PARAMETER = re.compile(
-    r"([?&](?:[a-z]*passw(?:or)?d|passfile|pwd|[a-z_-]*token|[a-z_-]*secret|api_?key)=)[^&#\s'\"<>]*",
-    re.IGNORECASE,
-)
-
-
-def mask_urls(text: str) -> str:
-    """Return a text with the names and passwords in its URLs masked."""
-    if "://" not in text:
-        return text
-    return _PARAMETER.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
+from penstock.errors.masking import mask_urls
 
 
 class PenstockError(Exception):

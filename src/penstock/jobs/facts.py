@@ -36,7 +36,7 @@ class JobFailed(CountedFact, frozen=True, kw_only=True):
 
 
 class JobWaits(CountedFact, frozen=True, kw_only=True):
-    """A job waits for capacity in the rate limits, or for a lock, for at least so many ms."""
+    """A job waits for the rate limits, a lock or disk space, for at least so many ms."""
 
     job: str
     wait_ms: int

@@ -1,8 +1,9 @@
 """Saves the outcome of a job run.
 
-Errors are grouped by their remedy. No budget, or a market that another job run has locked: the job
-waits, and no attempt is counted. A cause outside of the job: it is released. A retry cannot help:
-it has failed. All other errors, unexpected ones included, are retried with increasing delays.
+Errors are grouped by their remedy. No budget, no disk space, or a market that another job run has
+locked: the job waits, and no attempt is counted. A cause outside of the job: it is released. A
+retry cannot help: it has failed. All other errors, unexpected ones included, are retried with
+increasing delays.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from penstock.errors import (
     PenstockError,
     ProductLocked,
     RateLimited,
+    StorageFull,
     StoreUnreachable,
     UnknownExchange,
     UnknownInterval,
@@ -50,8 +52,8 @@ _HOPELESS = (
 _NOT_ITS_FAULT = (ConnectorPaused, StoreUnreachable)
 # Causes outside of the job may last; an immediate retry would only add load.
 _ASIDE_MS = 1_000
-# The holder of a lock may release it at any time.
-_LOCKED_MS = 30_000
+# The holder of a lock may release it at any time, and there may be space again.
+_LOCKED_MS = _FULL_MS = 30_000
 # The store's time is known here to within a round trip; rather late than early.
 _DOUBT_MS = 50
 
@@ -95,11 +97,15 @@ class Outcomes:
             case RateLimited() | Banned() | CircuitOpen():
                 return await self._wait(job_run, at_ms, result)
             case ProductLocked() | LockLost():
-                return await self._wait_for_lock(job_run, at_ms, str(result))
+                return await self._wait_aside(job_run, at_ms, str(result), _LOCKED_MS)
+            case StorageFull():
+                return await self._wait_aside(job_run, at_ms, str(result), _FULL_MS)
             case Exception() if not isinstance(result, _NOT_ITS_FAULT):
                 return await self._fail(job_run, at_ms, result)
             case Exception():
                 return await self._release(job_run, at_ms, str(result), at_ms + _ASIDE_MS)
+            case _ if job_run.waits:
+                return await self._wait_aside(job_run, at_ms, job_run.stopping, 0)
             case _:
                 return await self._release(
                     job_run, at_ms, job_run.stopping or "it was interrupted", at_ms
@@ -134,12 +140,12 @@ class Outcomes:
             self._emit(fact)
         return Outcome("waiting", wait_ms)
 
-    async def _wait_for_lock(self, job_run: AnyRun, at_ms: int, reason: str) -> Outcome:
-        job, due_ms = job_run.job, at_ms + _LOCKED_MS
+    async def _wait_aside(self, job_run: AnyRun, at_ms: int, reason: str, wait_ms: int) -> Outcome:
+        job, due_ms = job_run.job, at_ms + wait_ms
         written = await self._leases.release(job, at_ms, reason, due_ms, what="waiting")
         if self._kept(job_run, written):
             self._emit(
-                JobWaits(job=job.id, exchange=job.exchange_id, wait_ms=_LOCKED_MS, reason=reason)
+                JobWaits(job=job.id, exchange=job.exchange_id, wait_ms=wait_ms, reason=reason)
             )
         return Outcome("waiting")
 

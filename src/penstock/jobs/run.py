@@ -28,7 +28,9 @@ class JobRun(Generic[T, C]):
         self.gone = asyncio.Event()
         """… and set when that is so: its run must stop at once."""
         self.stopping = ""
-        """Why to stop at the end of the page."""
+        """Why to stop at the end of the page …"""
+        self.waits = False
+        """… and whether that is something to wait for, rather than a turn of others."""
 
     @property
     def target(self) -> T:
@@ -80,9 +82,10 @@ class JobRun(Generic[T, C]):
         """Whether its lease lasts, at a monotonic time: no other worker can have the job yet."""
         return not self.lost and now_ns < self.good_until_ns
 
-    def stop(self, why: str) -> None:
+    def stop(self, why: str, *, waits: bool = False) -> None:
         """Make it stop at the end of the page."""
-        self.stopping = self.stopping or why
+        if not self.stopping:
+            self.stopping, self.waits = why, waits
 
     def lose(self, why: str) -> None:
         """Mark the job as no longer held."""

@@ -1,14 +1,15 @@
 """The worker claims due jobs, has their kinds run them and saves the outcomes.
 
 It sleeps until a job is due. It claims no more jobs than it can run, and none of an exchange that
-has no budget. An exception in a job affects only that job. While the store does not answer, running
-jobs stop before their leases end and no job is started. Times are the store's, extrapolated with
-this process's monotonic clock: a stepped wall clock has no effect.
+has no budget. While it is suspended, it claims none and releases those that run. An exception in a
+job affects only that job. While the store does not answer, running jobs stop before their leases
+end and no job is started. Times are the store's, extrapolated with this process's monotonic clock:
+a stepped wall clock has no effect.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.clock import Clock, wait_for
@@ -53,6 +54,8 @@ class Worker:
         """The current job runs, by job id."""
         self.ended: Counter[str] = Counter()
         """The number of ended job runs by outcome: done, failed, waiting, parked, lost."""
+        self.suspended: Callable[[], str] = lambda: ""
+        """Returns why no job may run now; "" if jobs may run."""
         self._leases, self._clock = leases, clock
         self.kinds = kinds
         """The kinds of jobs that it runs, by name."""
@@ -100,8 +103,14 @@ class Worker:
         """Start the jobs that can be started; return the seconds until the next check."""
         try:
             self._permits.full.clear()
-            await self._claim()
+            suspended = self.suspended()
+            for job_run in self.job_runs.values() if suspended else ():
+                job_run.stop(suspended, waits=True)
+            if not suspended:
+                await self._claim()
             await self._permits.release()
+            if suspended:
+                return self._settings.poll_interval
             busy, due_ms = self._busy(), None
             if not self._room() or busy - self._closed.keys():
                 await self._make_room()

@@ -25,7 +25,7 @@ from penstock.keep.upkeep import TableUpkeep, read_retention
 from penstock.market.channels import BY_EVENT, Channel
 from penstock.runtime.status import Report, read_processes, slot_status_id
 from penstock.runtime.trimming import Trimmer
-from penstock.storage.lake import Lake
+from penstock.storage.lake import Lake, TableStats
 from penstock.storage.lake.documents import SealState, merge_seals, read_seals
 from penstock.storage.log import EventLog, SlotStats
 from penstock.storage.log.keys import Stream
@@ -72,6 +72,9 @@ class Keeper:
         self.rows = 0
         """Rows sealed since it was started."""
         self.log_bytes = self.lake_bytes = 0
+        self.slots: list[SlotStats] = []
+        """The slots of the log when they were last read; below, the tables of the lake."""
+        self.tables: list[TableStats] = []
         self.problems: dict[str, str] = {}
         """By part of the work, until it succeeds."""
         self._deleted_ns = self._kept_ns = self._vacuumed_ns = -(10**18)
@@ -113,8 +116,8 @@ class Keeper:
         with self._reported("copying the coverage"):
             await self._coverage.copy(self._blocking)
         with self._reported("reading the size of the lake"):
-            stats = await self._blocking(self._services.lake.stats)
-            tables = {each.name: each.size_bytes for each in stats}
+            self.tables = await self._blocking(self._services.lake.stats)
+            tables = {each.name: each.size_bytes for each in self.tables}
             self.lake_bytes = sum(tables.values())
             self._services.emit(LakeMeasured(tables=tables))
 
@@ -238,7 +241,7 @@ class Keeper:
         return planned
 
     async def _slots(self) -> list[SlotStats]:
-        slots = await self._blocking(self._reader.stats)
+        self.slots = slots = await self._blocking(self._reader.stats)
         sizes = {slot.slot: slot.size_bytes for slot in slots}
         self.log_bytes = sum(sizes.values())
         self._services.emit(LogMeasured(slots=sizes, max_bytes=self._storage.log_max_bytes))

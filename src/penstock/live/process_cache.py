@@ -4,89 +4,49 @@ There is one entry for every process and one for every symbol that is collected,
 component. Who registers a component again takes its entry over: a later report of the one before is
 ignored. An entry is written at most every ``BEAT_S`` seconds, and at once when its status changes.
 After three missed beats it is stale, and is no longer active; after ten it is removed.
+
+Each call has a form for many entries, which are read and written in one batch.
 """
 
 import os
 import platform
-from collections.abc import Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
 from random import getrandbits
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.clock import Clock
-from penstock.errors import BadProcess, UnknownProcess, mask_urls
+from penstock.errors import UnknownProcess
 from penstock.live.opening import LiveCache, StoreOrUrl
+from penstock.live.process_model import (
+    BEAT_S,
+    Outcome,
+    ProcessInfo,
+    ProcessReport,
+    ProcessStatus,
+    ProcessType,
+    Registration,
+    checked_params,
+    checked_status,
+    is_due,
+    key_of,
+    shortened,
+)
 from penstock.storage.cache import LiveValue
 
 SPACE = "processes"
-BEAT_S = 30.0
 _STALE_BEATS, _KEPT_BEATS = 3, 10
 
 # A registration has a number: the store's time, and chance for those at the same time.
 _LINE, _CHANCE_BITS = "r", 20
-_LONGEST_NAME, _LONGEST_MESSAGE, _LARGEST_PARAMS = 200, 300, 4096
 
-
-class ProcessType(StrEnum):
-    """What an entry stands for: the collection of one symbol's ticks, or a kind of process."""
-
-    TICK = "tick"
-    TICKERS = "tickers"
-    COLLECT = "collect"
-    FETCH = "fetch"
-    WORK = "work"
-    KEEP = "keep"
-    SERVE = "serve"
-    BUS = "bus"
-    SIM = "sim"
-
-
-class ProcessStatus(StrEnum):
-    """How it is."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    ERROR = "error"
-    STOPPED = "stopped"
-
-
-class ProcessInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry."""
-
-    process_id: str
-    process_type: ProcessType
-    component: str
-    """What it is, unique among those of its type: ``sim:BTC/USDT``, or the name of a process."""
-    status: ProcessStatus
-    message: str = ""
-    params: dict[str, Any] = {}
-    host: str = ""
-    pid: int = 0
-    started_ms: int = 0
-    """When it was registered, by the clock of its machine."""
-    age_ms: int = 0
-    """The time since its last report, by the store's clock. Not stored, as is the next."""
-    stale: bool = False
-    """Whether it missed three beats: it ended without saying so, or hangs."""
-
-    @property
-    def active(self) -> bool:
-        return not self.stale and self.status is not ProcessStatus.STOPPED
-
+_Last = tuple[ProcessInfo, int]
+"""The last entry that was written, and how many milliseconds ago."""
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(ProcessInfo).decode
-
-
-def is_due(
-    written: ProcessStatus, status: ProcessStatus, since_ms: int, beat_s: float = BEAT_S
-) -> bool:
-    """Whether a report is written, so long after the last one that was."""
-    return status != written or since_ms >= beat_s * 1000
 
 
 class ProcessCache(LiveCache):
@@ -121,26 +81,50 @@ class ProcessCache(LiveCache):
             BadProcess: an argument is invalid. Nothing was changed.
             StoreUnreachable, StorageFull, LoginRejected: the store does not take it.
         """
-        store, key = self._opening.store, _key(process_type, component)
-        checked = _checked_params(params or {})
-        there = await store.get(SPACE, key)
-        number = (await store.now_ms() << _CHANCE_BITS) + getrandbits(_CHANCE_BITS)
-        if there is not None:
-            # Also if the store's clock was set back.
-            number = max(number, there.number + 1)
-        info = ProcessInfo(
-            process_id=f"{key}@{number}",
-            process_type=ProcessType(process_type),
+        registration = Registration(
+            process_type=process_type,
             component=component,
-            status=_checked_status(status),
-            message=_shortened(message),
-            params=checked,
-            host=platform.node(),
-            pid=os.getpid(),
-            started_ms=self._clock.now_ms(),
+            params=params or {},
+            message=message,
+            status=status,
         )
-        await self._write(info)
-        return info.process_id
+        [process_id] = await self.register_processes([registration])
+        return process_id
+
+    async def register_processes(self, registrations: Sequence[Registration]) -> list[str]:
+        """Register many as one batch; return the id of each. See ``register_process``.
+
+        Raises:
+            BadProcess: an argument is invalid. Nothing was changed.
+            StoreUnreachable, StorageFull, LoginRejected: the store does not take them all.
+        """
+        checked = [(key_of(each), each, checked_params(each.params)) for each in registrations]
+        if not checked:
+            return []
+        store = self._opening.store
+        there = await store.get_many(SPACE, [key for key, _, _ in checked])
+        now = await store.now_ms() << _CHANCE_BITS
+        # Also if the store's clock was set back, or a component is named twice.
+        least = {found.key: found.number + 1 for found in there if found is not None}
+        infos: list[ProcessInfo] = []
+        for key, each, params in checked:
+            number = max(now + getrandbits(_CHANCE_BITS), least.get(key, 0))
+            least[key] = number + 1
+            infos.append(
+                ProcessInfo(
+                    process_id=f"{key}@{number}",
+                    process_type=ProcessType(each.process_type),
+                    component=each.component,
+                    status=checked_status(each.status),
+                    message=shortened(each.message),
+                    params=params,
+                    host=platform.node(),
+                    pid=os.getpid(),
+                    started_ms=self._clock.now_ms(),
+                )
+            )
+        await self._write(infos)
+        return [info.process_id for info in infos]
 
     async def update_process(
         self, process_id: str, status: ProcessStatus | None = None, message: str | None = None
@@ -155,15 +139,44 @@ class ProcessCache(LiveCache):
             BadProcess: the status is none.
             StoreUnreachable, StorageFull, LoginRejected: the store does not take it.
         """
-        last = await self._last(process_id)
-        if last is None:
-            return False
-        before, since_ms = last
-        status = before.status if status is None else _checked_status(status)
-        if not is_due(before.status, status, since_ms, self._beat_s):
-            return False
-        message = before.message if message is None else _shortened(message)
-        return await self._write(replace(before, status=status, message=message))
+        report = ProcessReport(process_id=process_id, status=status, message=message)
+        [outcome] = await self.update_processes([report])
+        if outcome is Outcome.UNKNOWN:
+            raise UnknownProcess(process_id)
+        return outcome is Outcome.WRITTEN
+
+    async def update_processes(self, reports: Sequence[ProcessReport]) -> list[Outcome]:
+        """Report for many as one batch; return what became of each. See ``update_process``.
+
+        Raises:
+            BadProcess: a status is none, or parameters are invalid. Nothing was changed.
+            StoreUnreachable, StorageFull, LoginRejected: the store does not take them all.
+        """
+        params = [None if each.params is None else checked_params(each.params) for each in reports]
+        statuses = [
+            None if each.status is None else checked_status(each.status) for each in reports
+        ]
+        last = await self._last([each.process_id for each in reports])
+        outcomes: list[Outcome] = []
+        due: dict[int, ProcessInfo] = {}
+        for number, (report, status) in enumerate(zip(reports, statuses, strict=True)):
+            known = last[report.process_id]
+            if isinstance(known, Outcome):
+                outcomes.append(known)
+                continue
+            before, since_ms = known
+            outcomes.append(Outcome.NOT_DUE)
+            if is_due(before.status, status or before.status, since_ms, self._beat_s):
+                message = before.message if report.message is None else shortened(report.message)
+                due[number] = replace(
+                    before,
+                    status=status or before.status,
+                    message=message,
+                    params=params[number] or before.params,
+                )
+        for number, is_ours in zip(due, await self._write(list(due.values())), strict=True):
+            outcomes[number] = Outcome.WRITTEN if is_ours else Outcome.TAKEN_OVER
+        return outcomes
 
     async def stop_process(self, process_id: str, message: str = "Stopped") -> bool:
         """Report that it has stopped; return whether that was written.
@@ -174,16 +187,25 @@ class ProcessCache(LiveCache):
         Raises:
             StoreUnreachable, StorageFull, LoginRejected: the store does not take it.
         """
-        try:
-            last = await self._last(process_id)
-        except UnknownProcess:
-            return False
-        if last is None:
-            return False
-        stopped = replace(last[0], status=ProcessStatus.STOPPED, message=_shortened(message))
-        is_ours = await self._write(stopped)
-        self._written.pop(process_id.rpartition("@")[0], None)
-        return is_ours
+        return await self.stop_processes([process_id], message) == 1
+
+    async def stop_processes(self, process_ids: Iterable[str], message: str = "Stopped") -> int:
+        """Report that many have stopped, as one batch; return how many. See ``stop_process``.
+
+        Raises:
+            StoreUnreachable, StorageFull, LoginRejected: the store does not take them all.
+        """
+        last = await self._last(list(process_ids))
+        message = shortened(message)
+        stopped = [
+            replace(known[0], status=ProcessStatus.STOPPED, message=message)
+            for known in last.values()
+            if not isinstance(known, Outcome)
+        ]
+        written = await self._write(stopped)
+        for info in stopped:
+            self._written.pop(info.process_id.rpartition("@")[0], None)
+        return sum(written)
 
     async def get_active_processes(
         self, process_type: ProcessType | None = None
@@ -206,46 +228,64 @@ class ProcessCache(LiveCache):
             info for info in found if info is not None and process_type in (None, info.process_type)
         ]
 
-    async def _last(self, process_id: str) -> tuple[ProcessInfo, int] | None:
-        """The last entry that was written, and how long ago; None if it was taken over.
+    async def _last(self, process_ids: Sequence[str]) -> dict[str, _Last | Outcome]:
+        """The last entry of each that was written, or why there is none.
 
-        A cache that did not write it itself reads it: callers may open a cache for each report.
+        What this cache did not write itself is read: callers may open a cache for each report.
         """
-        key, _, _ = process_id.rpartition("@")
-        if known := self._remembered(key, process_id):
-            return known
-        found = await self._opening.store.get(SPACE, key)
-        if known := self._remembered(key, process_id):  # written while this one read
-            return known
-        info = None if found is None else self._info(found)
-        if info is None:
-            raise UnknownProcess(process_id)
-        return (info, info.age_ms) if info.process_id == process_id else None
+        keys = {each: each.rpartition("@")[0] for each in process_ids}
+        asked = [key for each, key in keys.items() if self._remembered(key, each) is None]
+        there = await self._opening.store.get_many(SPACE, asked) if asked else []
+        found = {each.key: self._info(each) for each in there if each is not None}
+        last: dict[str, _Last | Outcome] = {}
+        for each, key in keys.items():
+            # Looked up again: it may have been written while this one read.
+            if known := self._remembered(key, each):
+                last[each] = known
+            elif (info := found.get(key)) is None:
+                last[each] = Outcome.UNKNOWN
+            else:
+                ours = info.process_id == each
+                last[each] = (info, info.age_ms) if ours else Outcome.TAKEN_OVER
+        return last
 
-    def _remembered(self, key: str, process_id: str) -> tuple[ProcessInfo, int] | None:
+    def _remembered(self, key: str, process_id: str) -> _Last | None:
         known = self._written.get(key)
         if known is None or known[0].process_id != process_id:
             return None
         return known[0], (self._clock.monotonic_ns() - known[1]) // 1_000_000
 
-    async def _write(self, info: ProcessInfo) -> bool:
-        key, _, number = info.process_id.rpartition("@")
-        stored = replace(info, age_ms=0, stale=False)
-        value = LiveValue(
-            key, _encode(stored), round(self._beat_s * _KEPT_BEATS * 1000), 0, _LINE, int(number)
-        )
-        before = self._written.get(key)
-        # Before it is written, so that no other report is due meanwhile; and also if it was taken
-        # over, so that the store is not asked at every report.
-        self._written[key] = stored, self._clock.monotonic_ns()
+    async def _write(self, infos: Sequence[ProcessInfo]) -> list[bool]:
+        """Write entries as one batch; return of each whether it was not taken over."""
+        if not infos:
+            return []
+        ttl_ms = round(self._beat_s * _KEPT_BEATS * 1000)
+        values: list[LiveValue] = []
+        before: dict[str, tuple[ProcessInfo, int] | None] = {}
+        for info in infos:
+            key, _, number = info.process_id.rpartition("@")
+            stored = replace(info, age_ms=0, stale=False)
+            values.append(LiveValue(key, _encode(stored), ttl_ms, 0, _LINE, int(number)))
+            before.setdefault(key, self._written.get(key))
+            # Before it is written, so that no other report is due meanwhile; and also if it was
+            # taken over, so that the store is not asked at every report.
+            self._written[key] = stored, self._clock.monotonic_ns()
+        store = self._opening.store
         try:
-            return await self._opening.store.put(SPACE, [value]) == 1
+            if await store.put(SPACE, values) == len(values):
+                return [True] * len(values)
+            there = await store.get_many(SPACE, [value.key for value in values])
         except BaseException:
-            if before is None:
-                self._written.pop(key, None)
-            else:
-                self._written[key] = before
+            for key, known in before.items():
+                if known is None:
+                    self._written.pop(key, None)
+                else:
+                    self._written[key] = known
             raise
+        return [
+            found is None or found.number <= value.number
+            for found, value in zip(there, values, strict=True)
+        ]
 
     def _info(self, found: LiveValue) -> ProcessInfo | None:
         """An entry; None if it was written by a newer version, or by another program."""
@@ -255,35 +295,3 @@ class ProcessCache(LiveCache):
             return None
         stale = found.age_ms > self._beat_s * _STALE_BEATS * 1000
         return replace(info, age_ms=found.age_ms, stale=stale)
-
-
-def _key(process_type: ProcessType, component: object) -> str:
-    if process_type not in list(ProcessType):
-        raise BadProcess("process_type", f"is one of {', '.join(ProcessType)}")
-    if not isinstance(component, str) or not component.strip() or not component.isprintable():
-        raise BadProcess("component", "is a text that can be printed")
-    if len(component) > _LONGEST_NAME:
-        raise BadProcess("component", f"has at most {_LONGEST_NAME} characters")
-    return f"{ProcessType(process_type)}:{component}"
-
-
-def _checked_status(status: ProcessStatus) -> ProcessStatus:
-    if status not in list(ProcessStatus):
-        raise BadProcess("status", f"is one of {', '.join(ProcessStatus)}")
-    return ProcessStatus(status)
-
-
-def _checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        encoded = _encode(params)
-        found = msgspec.json.decode(encoded, type=dict[str, Any])
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise BadProcess("params", "is an object of values that JSON can hold") from error
-    if len(encoded) > _LARGEST_PARAMS:
-        raise BadProcess("params", f"has at most {_LARGEST_PARAMS} bytes as JSON")
-    return found
-
-
-def _shortened(message: str) -> str:
-    masked = mask_urls(str(message))
-    return masked if len(masked) <= _LONGEST_MESSAGE else masked[:_LONGEST_MESSAGE] + "…"

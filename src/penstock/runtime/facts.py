@@ -6,7 +6,7 @@ from penstock.telemetry import Fact, Level
 
 
 class StatusNotStored(Fact, frozen=True, kw_only=True):
-    """The status of a process could not be written to the state store for a while.
+    """The status of a process could not be written to a store for a while.
 
     It is retried, and the process continues. Logged once.
     """
@@ -29,6 +29,22 @@ class TrimmingFailed(Fact, frozen=True, kw_only=True):
     level: ClassVar[Level] = "warning"
     slot: str
     reason: str
+
+
+class DiskSpaceLow(Fact, frozen=True, kw_only=True):
+    """A disk has less free space than ``disk.min_free``: jobs stop, live collection continues."""
+
+    level: ClassVar[Level] = "error"
+    path: str
+    free_bytes: int
+    min_bytes: int
+
+
+class DiskSpaceEnough(Fact, frozen=True, kw_only=True):
+    """A disk has enough free space again: jobs continue."""
+
+    path: str
+    free_bytes: int
 
 
 class CheckpointMade(Fact, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from itertools import count
 from typing import TypeVar
 
 from penstock.clock import Clock
+from penstock.runtime.service_manager import service_manager
 from penstock.signals import take_hangup
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ def stop_on_signals(stop: asyncio.Event, hangup: asyncio.Event | None = None) ->
     def stop_or_end() -> None:
         if next(signals) == 0:
             stop.set()
+            service_manager().stopping()
         else:
             # Records are already stored, so no shutdown is needed.
             loop.call_later(_AT_ONCE_S, os._exit, 1)

@@ -1,12 +1,7 @@
-"""Counts facts, reads shared state at each scrape, and returns Prometheus' text format.
+"""Counts the facts of one process, and returns Prometheus' text format.
 
-What one process has done (API responses, streams, fetches) is counted in that process. What all
-processes share (usage of limits, saturation, jobs by state, requests and job runs) is read from the
-state store at each scrape, so every process returns the same values.
+What all processes share is read from the state store at each scrape (``fleet_metrics``).
 """
-
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -19,11 +14,13 @@ from penstock.collect.facts import (
     StreamStalled,
     StreamSuspected,
 )
-from penstock.connectors.model import Connector
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.stats.error_metrics import ErrorMetrics
+from penstock.stats.facts import AlertsNotSent, AlertsSent
 from penstock.stats.keep_metrics import KeepMetrics
+from penstock.stats.storage_metrics import StorageMetrics
+from penstock.stats.ticker_metrics import TickerMetrics
 from penstock.telemetry import Fact
 from penstock.web.facts import LoginFailed, RequestCrashed, RequestServed
 
@@ -92,6 +89,16 @@ class Metrics:
         )  # fmt: skip
         self._fetches = _FetchMetrics(registry)
         self._keeping = KeepMetrics(registry)
+        self._alerts = Counter(
+            "penstock_alerts_sent", "Alerts that the webhook accepted.", registry=registry
+        )
+        self._alert_failures = Counter(
+            "penstock_alert_failures", "Times that the webhook stopped accepting alerts.",
+            registry=registry,
+        )  # fmt: skip
+        self._storage, self._tickers = StorageMetrics(), TickerMetrics()
+        registry.register(self._storage)
+        registry.register(self._tickers)
 
     def __call__(self, fact: Fact) -> None:
         """Count a fact."""
@@ -99,6 +106,8 @@ class Metrics:
         self._streams.count(fact)
         self._fetches.count(fact)
         self._keeping.count(fact)
+        self._storage.count(fact)
+        self._tickers.count(fact)
         match fact:
             case RequestSent():
                 self._requests.labels(fact.exchange, fact.status).inc()
@@ -121,6 +130,10 @@ class Metrics:
             case BookDrifted():
                 self._drifts.labels(fact.exchange, fact.symbol).inc()
                 self._drifted.labels(fact.exchange, fact.symbol).inc(fact.levels)
+            case AlertsSent():
+                self._alerts.inc(fact.alerts)
+            case AlertsNotSent():
+                self._alert_failures.inc()
 
     def text(self) -> bytes:
         """The counts of this process, in Prometheus' text format."""
@@ -199,104 +212,3 @@ class _FetchMetrics:
                 self._last.labels(fact.exchange, fact.what).set(fact.at_ms / 1000)
             case FetchFailed():
                 self._failures.labels(fact.exchange, fact.what).inc()
-
-
-JobCounts = Mapping[str, Mapping[str, int]]
-"""By exchange: the number of live jobs in each state."""
-
-
-def fleet_text(
-    connectors: Sequence[Connector], jobs: JobCounts, counters: Sequence[Mapping[str, Any]] = ()
-) -> bytes:
-    """The metrics from the state store, in Prometheus' text format."""
-    registry = CollectorRegistry()
-    _add_counters(counters, registry)
-    _add_limits(connectors, registry)
-    _add_connectors(connectors, registry)
-    states = Gauge("penstock_jobs", "Live jobs by state.", ["exchange", "state"], registry=registry)
-    for exchange, counts in jobs.items():
-        for state, count in counts.items():
-            states.labels(exchange, state).set(count)
-    return generate_latest(registry)
-
-
-def _add_counters(counters: Sequence[Mapping[str, Any]], registry: CollectorRegistry) -> None:
-    """Add the counters that all processes sum up in the store."""
-    requests = Counter(
-        "penstock_requests", "Requests that an exchange answered.", ["exchange", "status"],
-        registry=registry,
-    )  # fmt: skip
-    failures = Counter(
-        "penstock_request_failures", "Requests that got no answer.", ["exchange", "sent"],
-        registry=registry,
-    )  # fmt: skip
-    cost = Counter(
-        "penstock_request_cost", "Cost of answered requests, in the exchange's units.",
-        ["exchange"], registry=registry,
-    )  # fmt: skip
-    errors = ErrorMetrics(registry)
-    runs = Counter(
-        "penstock_job_runs", "Runs of jobs by outcome.", ["exchange", "outcome"],
-        registry=registry,
-    )  # fmt: skip
-    for one in counters:
-        name = one["exchange_id"]
-        cost.labels(name).inc(one.get("cost", 0))
-        errors.add(name, one)
-        for counter, field in ((requests, "requests"), (failures, "failures"), (runs, "jobs")):
-            for label, count in one.get(field, {}).items():
-                counter.labels(name, label).inc(count)
-
-
-def store_text(*, up: bool) -> bytes:
-    """Whether the state store answers, in Prometheus' text format."""
-    registry = CollectorRegistry()
-    Gauge("penstock_store_up", "Whether the state store answers.", registry=registry).set(up)
-    return generate_latest(registry)
-
-
-def _add_limits(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
-    labels = ["exchange", "limit"]
-    amount = Gauge("penstock_limit", "Amount allowed per period.", labels, registry=registry)
-    used = Gauge("penstock_limit_used", "Amount used by all processes.", labels, registry=registry)
-    counted = Gauge(
-        "penstock_limit_counted", "Amount used as counted by the exchange.", labels,
-        registry=registry,
-    )  # fmt: skip
-    reset = Gauge(
-        "penstock_limit_reset_timestamp_seconds", "When the limit resets, by the store's clock.",
-        labels, registry=registry,
-    )  # fmt: skip
-    for connector in connectors:
-        for limit in connector.limits:
-            name = " ".join(filter(None, (limit.unit, limit.category, f"{limit.period_ms}ms")))
-            where = (connector.exchange_id, name)
-            amount.labels(*where).set(limit.amount)
-            used.labels(*where).set(limit.used)
-            if limit.server_used is not None:
-                counted.labels(*where).set(limit.server_used)
-            if limit.reset_at is not None:
-                reset.labels(*where).set(limit.reset_at / 1000)
-
-
-def _add_connectors(connectors: Sequence[Connector], registry: CollectorRegistry) -> None:
-    labels = ["exchange"]
-    saturated = Counter(
-        "penstock_limit_saturations",
-        "Times a limit had no capacity.",
-        labels,
-        registry=registry,
-    )
-    blocked = Gauge(
-        "penstock_blocked_until_timestamp_seconds",
-        "End of the exchange's last block; 0 if there was none.",
-        labels, registry=registry,
-    )  # fmt: skip
-    active = Gauge(
-        "penstock_connector_active", "Whether a connector may be used.", labels, registry=registry
-    )
-    for connector in connectors:
-        name = connector.exchange_id
-        saturated.labels(name).inc(connector.saturation_count)
-        blocked.labels(name).set((connector.blocked_until or 0) / 1000)
-        active.labels(name).set(connector.status == "active")

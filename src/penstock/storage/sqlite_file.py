@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from penstock.errors import StorageError, StorageFull, StoreUnreachable
 
+_ATTEMPTS = 10
+
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
@@ -18,6 +20,24 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
             database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
+
+
+def use_wal(database: sqlite3.Connection) -> None:
+    """Have the file written by way of a write-ahead log, as all its processes do.
+
+    Raises:
+        sqlite3.OperationalError: another process keeps it locked.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # Another process changes the mode of a new file. Only a transaction waits for it.
+            with transaction(database):
+                pass
 
 
 def as_storage_error(where: str, error: sqlite3.Error | OSError) -> StorageError:

@@ -74,7 +74,10 @@ def configure_logging(style: str, level: Level = "info") -> None:
     ]
     renderer: list[Processor] = [
         _printable,
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        # Its default formatter prints local variables, with secrets among them.
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        ),
     ]
     if style == "json":
         renderer = [

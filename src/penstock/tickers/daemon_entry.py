@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.errors import StorageError, UnknownProcess
-from penstock.live.process_cache import ProcessCache, ProcessStatus, ProcessType
+from penstock.live import ProcessCache, ProcessStatus, ProcessType
 
 _REPORT_S = 5.0
 """How often it reports; the cache writes what is due."""

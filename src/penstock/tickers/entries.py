@@ -1,21 +1,26 @@
 """The entries of one exchange's symbols in the process cache, written in the background.
 
 Reports only change memory, so that a tick never waits for the store. An entry is written when its
-status changes, and otherwise every 30 seconds. Of several changes the last is written.
+status changes, and otherwise every 30 seconds. Of several changes the last is written. All entries
+that are due are written together.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.clock import Clock, wait_for
-from penstock.errors import StorageError, UnknownProcess
-from penstock.live.process_cache import (
+from penstock.errors import StorageError
+from penstock.live import (
     BEAT_S,
+    Outcome,
     ProcessCache,
     ProcessInfo,
+    ProcessReport,
     ProcessStatus,
     ProcessType,
+    Registration,
 )
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
@@ -26,13 +31,14 @@ from penstock.tickers.model import TickerSymbol
 
 _BEAT_NS = round(BEAT_S * 1_000_000_000)
 _LOOK_S = 1.0
-_AT_ONCE = 50
+_AT_ONCE = 1000
+"""The most entries in one batch; it is written in a time that the store bounds."""
 _CLOSE_S = 5.0
 
 
 class _Entry:
     __slots__ = (
-        "final", "lost", "message", "process_id", "status", "symbol", "ticked_ns", "written",
+        "final", "lost", "message", "process_id", "status", "symbol", "ticker", "written",
         "written_ns",
     )  # fmt: skip
 
@@ -43,21 +49,22 @@ class _Entry:
         """Whether it is not collected: then it is written once, and not repeated."""
         self.lost = False
         """Whether it failed because its connection was lost."""
-        self.ticked_ns: int | None = None
+        self.ticker: Ticker | None = None
+        """The last one."""
         self.process_id: str | None = None
         self.written: ProcessStatus | None = None
         self.written_ns = 0
 
     @property
     def words(self) -> str:
-        if self.status is ProcessStatus.RUNNING and self.ticked_ns is not None:
-            return f"Received ticker at {self.ticked_ns // 1_000_000}"
+        if self.status is ProcessStatus.RUNNING and self.ticker is not None:
+            return f"Received ticker at {self.ticker.received_at_ns // 1_000_000}"
         return self.message
 
     def due(self, now_ns: int) -> bool:
-        return self.written is not self.status or (
-            not self.final and now_ns - self.written_ns >= _BEAT_NS
-        )
+        if self.process_id is None or self.written is not self.status:
+            return True
+        return not self.final and now_ns - self.written_ns >= _BEAT_NS
 
 
 class SymbolEntries:
@@ -90,7 +97,7 @@ class SymbolEntries:
         """Note a tick. Called for every one."""
         entry = self._entries.get(ticker.symbol)
         if entry is not None:
-            entry.ticked_ns = ticker.received_at_ns
+            entry.ticker = ticker
             if entry.status is not ProcessStatus.RUNNING:
                 entry.status = ProcessStatus.RUNNING
                 self._changed.set()
@@ -138,6 +145,20 @@ class SymbolEntries:
                 entry.process_id = entry.written = None
                 self._changed.set()
 
+    def statuses(self) -> Counter[str]:
+        """How many symbols have each status."""
+        return Counter(str(entry.status) for entry in self._entries.values())
+
+    def latest(self) -> list[Ticker]:
+        """The last tick of each symbol that has one."""
+        return [entry.ticker for entry in self._entries.values() if entry.ticker is not None]
+
+    def renew(self) -> None:
+        """Register all symbols again, since the store has lost their entries."""
+        for entry in self._entries.values():
+            entry.process_id = entry.written = None
+        self._changed.set()
+
     async def run(self) -> None:
         """Write what is due, for ever. What the store does not take is retried."""
         while True:
@@ -165,38 +186,62 @@ class SymbolEntries:
             with suppress(StorageError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
                     for at in range(0, len(ids), _AT_ONCE):
-                        some = ids[at : at + _AT_ONCE]
-                        stopping = [self._processes.stop_process(each) for each in some]
-                        for done in await asyncio.gather(*stopping, return_exceptions=True):
-                            if isinstance(done, BaseException):
-                                raise done
+                        await self._processes.stop_processes(ids[at : at + _AT_ONCE])
 
     async def close(self) -> None:
         """Show all symbols as stopped."""
         await self.stop(list(self._entries))
 
     async def _write_due(self) -> None:
-        for symbol, entry in list(self._entries.items()):
-            if not entry.due(self._clock.monotonic_ns()):
-                continue
+        now_ns = self._clock.monotonic_ns()
+        due = [entry for entry in self._entries.values() if entry.due(now_ns)]
+        for at in range(0, len(due), _AT_ONCE):
             async with self._turn:
-                if self._entries.get(symbol) is entry:
-                    await self._write(entry)
+                # Some may have been stopped while this waited.
+                await self._write(
+                    [
+                        entry
+                        for entry in due[at : at + _AT_ONCE]
+                        if self._entries.get(entry.symbol.symbol) is entry
+                    ]
+                )
 
-    async def _write(self, entry: _Entry) -> None:
-        status, words = entry.status, entry.words
-        is_written = False
-        if entry.process_id is not None:
-            with suppress(UnknownProcess):
-                is_written = await self._processes.update_process(entry.process_id, status, words)
-        if not is_written:
-            # It is new, was removed, or was taken over by a daemon that collected it meanwhile.
-            params = {
-                "exchange": self._exchange,
-                "symbol": entry.symbol.symbol.unified,
-                "access": self._access,
-            }
-            entry.process_id = await self._processes.register_process(
-                ProcessType.TICK, entry.symbol.key, params, words, status
+    async def _write(self, entries: Sequence[_Entry]) -> None:
+        """Write entries; register those that are new, were removed, or were taken over.
+
+        Those were collected by another daemon meanwhile.
+        """
+        written = [(entry, entry.status, entry.words) for entry in entries]
+        reports = {
+            entry.process_id: ProcessReport(
+                process_id=entry.process_id, status=status, message=words
             )
-        entry.written, entry.written_ns = status, self._clock.monotonic_ns()
+            for entry, status, words in written
+            if entry.process_id is not None
+        }
+        outcomes = await self._processes.update_processes(list(reports.values()))
+        lost = {
+            process_id
+            for process_id, outcome in zip(reports, outcomes, strict=True)
+            if outcome in (Outcome.TAKEN_OVER, Outcome.UNKNOWN)
+        }
+        registrations = {
+            entry.symbol: Registration(
+                process_type=ProcessType.TICK,
+                component=entry.symbol.key,
+                params={
+                    "exchange": self._exchange,
+                    "symbol": entry.symbol.symbol.unified,
+                    "access": self._access,
+                },
+                message=words,
+                status=status,
+            )
+            for entry, status, words in written
+            if entry.process_id is None or entry.process_id in lost
+        }
+        ids = await self._processes.register_processes(list(registrations.values()))
+        registered = dict(zip(registrations, ids, strict=True))
+        for entry, status, _ in written:
+            entry.process_id = registered.get(entry.symbol, entry.process_id)
+            entry.written, entry.written_ns = status, self._clock.monotonic_ns()

@@ -2,7 +2,8 @@
 
 ``want`` and ``drop`` only say what is to be collected. A task then subscribes to what is missing,
 and unsubscribes from what is no longer wanted; other symbols are not affected. What fails is
-retried with growing delays. Lost connections are reopened by the sessions.
+retried with growing delays. Lost connections are reopened by the sessions, and streams that stall
+are subscribed to again (see ``stalls``).
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from random import random
 
 from penstock.clock import wait_for
 from penstock.collect.batching import flushing_by
-from penstock.collect.facts import ConnectionOpened
+from penstock.collect.facts import ConnectionOpened, StreamStalled
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.session import Session, SessionHooks
 from penstock.collect.sessions import Sessions, endpoint_of, plan_by
@@ -32,12 +33,23 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 from penstock.telemetry import Fact
 from penstock.tickers.credentials import Access
 from penstock.tickers.entries import SymbolEntries
-from penstock.tickers.facts import CallbackFailed, SymbolFailed, SymbolsSubscribed, symbols_failed
+from penstock.tickers.facts import (
+    CallbackFailed,
+    ExchangeMeasured,
+    SymbolFailed,
+    SymbolsSubscribed,
+    symbols_failed,
+)
 from penstock.tickers.services import TickerServices
+from penstock.tickers.stalls import TickerStalls
 
 OnTick = Callable[[Ticker], Awaitable[object] | object]
 """Receives every tick. An exchange's ticks wait for it; its errors are logged."""
 
+_STALLED = {
+    "asked_anew": "Stalled: no tick although the market changes. Subscribed again",
+    "rotated": "Stalled: no tick although the market changes. Its connection is replaced",
+}
 _AGAIN = Backoff(first_s=1.0, longest_s=30.0)
 
 
@@ -64,6 +76,8 @@ class ExchangeTickers:
         self.received = 0
         self._streams: Sessions | FeedSession | None = None
         self._streaming: asyncio.Task[None] | None = None
+        self._stalls: TickerStalls | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._listed: SymbolMap | None = None
         self._changed = asyncio.Event()
@@ -93,6 +107,18 @@ class ExchangeTickers:
             self.wanted.pop(symbol, None)
             self.entries.failed(symbol, str(error), final=True)
         return error
+
+    def measured(self) -> ExchangeMeasured:
+        """What was received, and how the symbols are."""
+        heard_ns = [ticker.received_at_ns for ticker in self.entries.latest()]
+        oldest_s = (self._clock.now_ns() - min(heard_ns)) / 1e9 if heard_ns else None
+        return ExchangeMeasured(self.received, dict(self.entries.statuses()), oldest_s)
+
+    def write_again(self) -> None:
+        """Write the last tick of each symbol, and all entries, since the store has lost them."""
+        for ticker in self.entries.latest():
+            self._services.writer.offer(ticker)
+        self.entries.renew()
 
     async def settled(self) -> None:
         """Wait until everything that is wanted now was attempted."""
@@ -141,6 +167,8 @@ class ExchangeTickers:
         extra = [symbol for symbol in self.collecting if symbol not in self.wanted]
         if extra and self._streams is not None:
             self._streams.remove(_stream_keys(extra))
+            if self._stalls is not None:
+                self._stalls.forget(extra)
             self.collecting.difference_update(extra)
         if unwanted := self.entries.unwanted(self.wanted):
             await self.entries.stop(unwanted)
@@ -166,6 +194,8 @@ class ExchangeTickers:
         if fresh:
             streams.add(_stream_keys(fresh))
             self.collecting.update(fresh)
+            if self._stalls is not None:
+                self._stalls.expect(fresh)
             self._emit(SymbolsSubscribed(exchange=self._exchange.name, count=len(fresh)))
         return {symbol: error for symbol, error in failures.items() if symbol in self.wanted}
 
@@ -190,6 +220,8 @@ class ExchangeTickers:
             self._closing = asyncio.Event()
             self._streaming = asyncio.create_task(self._streams.run(self._closing))
             self._streaming.add_done_callback(lambda _: self._changed.set())
+            if self._stalls is not None and isinstance(self._streams, Sessions):
+                self._checking = asyncio.create_task(self._stalls.run(self._streams))
         return self._streams, self._listed
 
     def _make_streams(self, listed: SymbolMap) -> Sessions | FeedSession:
@@ -204,7 +236,9 @@ class ExchangeTickers:
         url = settings.exchanges.stream_urls.get(name, self._exchange.stream_url)
         endpoint, plan = endpoint_of(name, dialect, url), plan_by(settings.collect)
         limiter = ConnectLimiter(dialect.limits)
-        hooks = SessionHooks(self._record, _no_book, self._noticed, limiter=limiter)
+        stalls = TickerStalls(self._exchange, self._services, listed, self._noticed)
+        self._stalls = stalls
+        hooks = SessionHooks(self._record, _no_book, self._noticed, stalls.heard, limiter)
 
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self._exchange.dialect, listed)
@@ -246,7 +280,7 @@ class ExchangeTickers:
                 )
 
     def _noticed(self, fact: Fact) -> None:
-        """Show which symbols are refused, or connected again, and pass the fact on."""
+        """Show which symbols are refused, stalled or connected again, and pass the fact on."""
         self._emit(fact)
         shards = self._streams.shards if isinstance(self._streams, Sessions) else []
         if isinstance(fact, StreamsRefused):
@@ -254,6 +288,9 @@ class ExchangeTickers:
                 for member in shard.members.values():
                     for _, symbol in member.connection.failures.refused:
                         self.entries.failed(symbol, fact.reason)
+        elif isinstance(fact, StreamStalled):
+            for symbol in [each for each in self.collecting if each.slug == fact.symbol]:
+                self.entries.failed(symbol, _STALLED[fact.remedy])
         elif isinstance(fact, ConnectionOpened):
             for shard in shards:
                 if shard.primary.live:
@@ -282,6 +319,7 @@ class ExchangeTickers:
             self.entries.failed(symbol, f"{type(error).__name__}: {error}")
         self.collecting.clear()
         self._streams = self._streaming = None
+        await self._end_checking()
         self._emit(
             SymbolFailed(
                 exchange=self._exchange.name, symbols=(), count=len(self.wanted), reason=repr(error)
@@ -292,10 +330,17 @@ class ExchangeTickers:
     async def _close_streams(self) -> None:
         self._closing.set()
         self.collecting.clear()
+        await self._end_checking()
         if self._streaming is not None:
             with suppress(Exception):
                 await self._streaming
         self._streams = self._streaming = None
+
+    async def _end_checking(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.wait([self._checking])
+        self._stalls = self._checking = None
 
 
 def _stream_keys(symbols: Iterable[Symbol]) -> list[StreamKey]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import Struct
+
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact, Level
 
@@ -107,6 +109,51 @@ class CredentialsUnavailable(Fact, frozen=True, kw_only=True):
     exchange: str
     reason: str
     """The kind of error only: its text may contain a secret."""
+
+
+class ExchangeMeasured(Struct, frozen=True):
+    """The ticks of one exchange."""
+
+    received: int
+    symbols: dict[str, int]
+    """How many have each status."""
+    oldest_s: float | None
+    """The age of the last tick of the symbol whose last tick is the oldest."""
+
+
+class TicksMeasured(Fact, frozen=True, kw_only=True):
+    """What became of ticks since the start, and how the symbols are. For metrics."""
+
+    level: ClassVar[Level] = "debug"
+    logger: ClassVar[str] = _LIVE
+    store: str
+    exchanges: dict[str, ExchangeMeasured]
+    written: int
+    superseded: int
+    expired: int
+    dropped: int
+    failures: int
+    waiting: int
+
+
+class StoreEmptied(Fact, frozen=True, kw_only=True):
+    """The store of live values has lost its data; all current ticks and entries are written again.
+
+    It was restarted or flushed, or it did not answer for a minute.
+    """
+
+    level: ClassVar[Level] = "warning"
+    logger: ClassVar[str] = _LIVE
+    store: str
+
+
+class StallDetectionFailed(Fact, frozen=True, kw_only=True):
+    """Silent streams could not be checked; it is retried."""
+
+    level: ClassVar[Level] = "error"
+    logger: ClassVar[str] = _LIVE
+    exchange: str
+    reason: str
 
 
 class EntriesNotWritten(Fact, frozen=True, kw_only=True):

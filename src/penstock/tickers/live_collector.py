@@ -8,15 +8,17 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.errors import PenstockError
 from penstock.exchanges.base import Exchange
-from penstock.live.process_cache import ProcessType
+from penstock.live import ProcessType
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to
 from penstock.tickers.exchange_tickers import ExchangeTickers, OnTick
-from penstock.tickers.facts import symbols_failed
+from penstock.tickers.facts import TicksMeasured, symbols_failed
 from penstock.tickers.model import TickerSymbol, exchange_of
 from penstock.tickers.services import TickerServices, open_services
+from penstock.tickers.store_watch import StoreWatch
 
+_MEASURE_S = 2.0
 _SETTLE_S = 5.0
 """How long the start waits for exchanges that do not answer."""
 
@@ -46,6 +48,7 @@ class LiveTickerCollector:
         self._stack = AsyncExitStack()
         self._exchanges: dict[str, ExchangeTickers] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._background: list[asyncio.Task[None]] = []
         self._skipped: set[str] = set()
         self._turn = asyncio.Lock()
         self.running = False
@@ -161,6 +164,8 @@ class LiveTickerCollector:
         async with self._turn:
             self.running = False
             tasks, self._tasks, self._exchanges = list(self._tasks.values()), {}, {}
+            tasks += self._background
+            self._background = []
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -171,8 +176,35 @@ class LiveTickerCollector:
         if self._services is None:
             opening = open_services(self._settings, self._clock, self._listener)
             self._services = await self._stack.enter_async_context(opening)
+        services = self._services
+        if not self._background:
+            watch = StoreWatch(services.live, services.clock, self._listener, self._write_again)
+            running = (watch.run(), self._measure(services))
+            self._background = [asyncio.create_task(each) for each in running]
         self.running = True
-        return self._services
+        return services
+
+    async def _measure(self, services: TickerServices) -> None:
+        """Report what became of ticks, for ever."""
+        while True:
+            counts = services.writer.counts
+            self._listener(
+                TicksMeasured(
+                    store=services.live.where,
+                    exchanges={name: each.measured() for name, each in self._exchanges.items()},
+                    written=counts.written,
+                    superseded=counts.superseded,
+                    expired=counts.expired,
+                    dropped=counts.dropped,
+                    failures=counts.failures,
+                    waiting=services.writer.waiting,
+                )
+            )
+            await services.clock.sleep(_MEASURE_S)
+
+    def _write_again(self) -> None:
+        for tickers in self._exchanges.values():
+            tickers.write_again()
 
     def _tickers_of(self, exchange: Exchange) -> ExchangeTickers:
         name = exchange.name

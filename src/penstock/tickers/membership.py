@@ -1,7 +1,8 @@
 """The daemons that share symbols, each with a lease in the store of live values.
 
 A lease is renewed every 2 seconds and expires after 6. Who stops removes its own at once. While the
-store does not answer, the daemons that were known last count.
+store does not answer, the daemons that were known last count; and so they do for 6 seconds after it
+has lost its data, within which those that live renew their leases.
 """
 
 import asyncio
@@ -35,6 +36,9 @@ class Membership:
         self.changed = asyncio.Event()
         """Set when ``members`` has changed."""
         self._look_s = RENEW_S
+        self._joined = False
+        self._all_count_until_ns = 0
+        """Until then a daemon without a lease counts too: the store was emptied."""
 
     async def join(self) -> None:
         """Take the lease, and read those of the others.
@@ -42,6 +46,8 @@ class Membership:
         Raises:
             StorageError: the store does not answer.
         """
+        if self._joined and await self._store.get(SPACE, self._own.id) is None:
+            self._all_count_until_ns = self._clock.monotonic_ns() + round(EXPIRY_S * 1e9)
         value = LiveValue(self._own.id, msgspec.json.encode(self._own), round(EXPIRY_S * 1000))
         await self._store.put(SPACE, [value])
         found = await self._store.find(SPACE)
@@ -50,8 +56,11 @@ class Membership:
             for each in found
             if each.key != self._own.id and (member := _read(each)) is not None
         ]
-        members = (self._own, *(member for member, _ in others))
-        members = tuple(sorted(members, key=lambda member: member.id))
+        self._joined = True
+        known = {self._own.id: self._own} | {member.id: member for member, _ in others}
+        if self._clock.monotonic_ns() < self._all_count_until_ns:
+            known |= {member.id: member for member in self.members if member.id not in known}
+        members = tuple(sorted(known.values(), key=lambda member: member.id))
         if members != self.members:
             self.members = members
             self.changed.set()

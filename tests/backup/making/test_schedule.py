@@ -19,6 +19,7 @@ from penstock.clock import ManualClock, SystemClock
 from penstock.config import Backup, Collect, Settings
 from penstock.runtime.status import read_processes
 from penstock.runtime.stores import open_state
+from penstock.telemetry import quiet
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -27,7 +28,7 @@ def schedule(folder: Path) -> BackupSchedule:
     settings = Settings(
         collect=Collect(data_dir=str(folder / "nothing")), backup=Backup(folder=str(folder))
     )
-    return BackupSchedule(settings, ManualClock(int(NOW.timestamp() * 1000)))
+    return BackupSchedule(settings, ManualClock(int(NOW.timestamp() * 1000)), quiet, {})
 
 
 def test_a_backup_is_due_three_hours_after_the_last(tmp_path: Path) -> None:

@@ -309,3 +309,29 @@ async def test_when_all_clients_leave_too_much_unread_the_slowest_is_cut_off(
 
     assert [client.id for client, transport in clients if transport.ended] == [8]
     assert broadcaster.slow_clients == 1
+
+
+async def test_held_streams_stand_still_and_go_on_without_what_they_missed(
+    broadcaster: Broadcaster, clock: ManualClock
+) -> None:
+    held, _ = _client(1, "a@n")
+    other, _ = _client(2, "b@n")
+    broadcaster.attach(held)
+    broadcaster.attach(other)
+    await clock.advance(0.1)
+    assert broadcaster.hold("a*") == clock.now_ms()
+    await clock.advance(0.1)
+    assert broadcaster.behind_ms() == 100
+    await broadcaster.tick()
+    assert broadcaster.behind_ms() == 0
+    assert broadcaster.hold("a*") == clock.now_ms() - 100, "it stays where it is"
+    late, _ = _client(3, "a@n")
+    broadcaster.attach(late)
+    await broadcaster.tick()
+    assert (held.frames_sent, other.frames_sent, late.frames_sent) == (10, 20, 0)
+
+    broadcaster.hold("")
+    await clock.advance(0.1)
+    await broadcaster.tick()
+
+    assert (held.frames_sent, other.frames_sent, late.frames_sent) == (20, 30, 10)

@@ -133,6 +133,16 @@ def test_a_book_without_ids_is_asked_for_by_the_time_on_its_update(
         assert told == _ask(ledger, "book", update_id=book.update_id(slot), depth=5)
 
 
+def test_a_snapshot_by_rest_may_be_within_a_slot(ledger: Ledger, market: Market) -> None:
+    book, within = Book(market), 0
+    for at_ms in range(AT_MS, AT_MS + 100_000, 777):
+        told = _ask(ledger, "book", snapshot_ms=at_ms, depth=5)
+        assert told["update_id"] == book.snapshot_id(at_ms)
+        within += told["update_id"] != _ask(ledger, "book", at_ms=at_ms, depth=5)["update_id"]
+
+    assert within
+
+
 def test_a_tick_of_many_units_is_told_in_full() -> None:
     listing = Listing("BTC", "KRW", 0, 8, 90_000, 6, LISTED_MS, price_step=1000)
     market = Market(listing, 1, Library(6, coarse=True))
@@ -151,3 +161,20 @@ def test_a_tick_of_many_units_is_told_in_full() -> None:
         Ledger([market], ManualClock(AT_MS)).answer("candles", asked)["candles"],
     )
     assert Decimal(candle["quote"]) == Decimal(sums.quote * 1000).scaleb(-8)
+
+
+def test_a_ticker_is_the_last_trade_and_the_best_levels_of_the_book(
+    ledger: Ledger, market: Market
+) -> None:
+    first_id = market.id_at(AT_MS)
+    for trade in market.trades(first_id, 20):
+        told = _ask(ledger, "ticker", at_ms=trade.at_ms)
+
+        assert (
+            told["trade"]
+            == _ask(ledger, "trades", from_id=told["trade"]["id"], limit=1)["trades"][0]
+        )
+        assert told["trade"]["at_ms"] == trade.at_ms
+        [*_, (_, *touch)] = Book(market).touches(trade.at_ms - 1, trade.at_ms)
+        levels = [Decimal(text) for text in (*told["bid"], *told["ask"])]
+        assert levels == [Decimal(n).scaleb(-d) for n, d in zip(touch, (4, 2, 4, 2), strict=True)]

@@ -50,7 +50,7 @@ def test_every_market_of_the_catalogue_can_be_opened() -> None:
 
     for listing in [
         *CATALOGUE.all(),
-        *CATALOGUE.find(["sim001_usdt", "sim011_usdt", "sim999_usdt"]),
+        *CATALOGUE.find(["sim001_usdt", "sim011_usdt", "sim999_usdt", "fast01_usdt"]),
     ]:
         trade = Market(listing, 1, library_of(listing)).trades(1, 1)[0]
         assert trade.at_ms >= listing.listed_at_ms
@@ -77,7 +77,9 @@ def test_all_is_the_whole_catalogue_and_nothing_is_listed_twice() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["btc_usd", "sim000_usdt", "sim1000_usdt", "sim01_usdt", ""])
+@pytest.mark.parametrize(
+    "name", ["btc_usd", "sim000_usdt", "sim1000_usdt", "sim01_usdt", "fast00_usdt", ""]
+)
 def test_an_unknown_name_is_refused_even_after_a_known_one(name: str) -> None:
     with pytest.raises(UnknownSymbol, match="the simulator does not list"):
         CATALOGUE.find(["eth_usdt", name])

@@ -60,6 +60,22 @@ async def test_a_batch_of_any_size_is_written_and_found(store: LiveStore) -> Non
     assert [(each.key, each.value) for each in found] == [(each.key, each.value) for each in batch]
 
 
+async def test_many_values_are_read_in_the_order_of_their_keys(store: LiveStore) -> None:
+    await store.put("ticks", [value(f"k{n:04}", str(n)) for n in range(600)])
+    asked = [f"k{n:04}" for n in range(700, 0, -1)]
+
+    found = await store.get_many("ticks", asked)
+
+    assert [each and each.key for each in found] == [None] * 101 + asked[101:]
+    assert await store.get_many("ticks", []) == []
+
+
+async def test_a_new_store_can_be_opened_many_times_at_once(url: str) -> None:
+    stores = await asyncio.gather(*(open_live_store(url, timeout_s=30) for _ in range(8)))
+    for each in stores:
+        await each.close()
+
+
 async def test_an_older_value_replaces_nothing(store: LiveStore) -> None:
     await store.put("ticks", [value(text="new", number=10)])
 

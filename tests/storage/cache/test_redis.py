@@ -1,8 +1,6 @@
 """Redis that is away, paused, full, closed or odd: a clear error in time, and no secrets in it."""
 
 import asyncio
-import datetime
-import ipaddress
 import re
 import ssl
 import time
@@ -13,10 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from redis.asyncio import Redis
+from tests.certificates import certificate
 from tests.servers import RedisServer, free_port
 from tests.waiting import PATIENCE_S
 
@@ -29,8 +25,8 @@ from penstock.telemetry import Fact
 PASSWORD = "hunter2-%40-x"
 
 
-def value(key: str = "a", number: int = 1, text: str = "x") -> LiveValue:
-    return LiveValue(key, msgspec.json.encode(text), 300_000, 0, "u", number)
+def value(key: str = "a", number: int = 1, text: str = "x", ttl_ms: int = 300_000) -> LiveValue:
+    return LiveValue(key, msgspec.json.encode(text), ttl_ms, 0, "u", number)
 
 
 @pytest.fixture
@@ -133,6 +129,22 @@ async def test_a_paused_server_is_given_up_in_time_and_found_again(server: Redis
     await store.close()
 
 
+async def test_a_value_ages_while_it_waits_for_a_paused_server(server: RedisServer) -> None:
+    store = await open_live_store(server.url, timeout_s=0.5)
+    await until(store, 1)
+    with server.paused():
+        for key, ttl_ms in (("a", 300_000), ("b", 400)):
+            with pytest.raises(StoreUnreachable):
+                await store.put("ticks", [value(key, number=2, ttl_ms=ttl_ms)])
+
+    async with asyncio.timeout(PATIENCE_S):
+        while (found := await store.get("ticks", "a")) is None or found.number != 2:
+            pass
+    assert found.age_ms >= 900, "both calls waited until they were given up"
+    assert await store.get("ticks", "b") is None, "it expired before it arrived"
+    await store.close()
+
+
 async def test_a_restarted_server_is_used_again_and_subscribers_get_all_of_it(
     server: RedisServer,
 ) -> None:
@@ -230,35 +242,6 @@ async def test_a_silent_line_counts_as_lost(
         while 2 not in [each.number for each in await changes.next_batch()]:
             pass
     await store.close()
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate that signs itself, for 127.0.0.1, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return folder / "cert.pem", folder / "key.pem"
 
 
 @asynccontextmanager

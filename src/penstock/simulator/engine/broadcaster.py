@@ -10,6 +10,7 @@ counted and logged, and does not affect other streams.
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from penstock.clock import Clock
 from penstock.simulator.engine.exchange import SimulatedExchange, StreamFeed
@@ -39,6 +40,8 @@ class Broadcaster(Sender):
         super().__init__(exchange, clock)
         # By stream and dialect.
         self._channels: dict[tuple[str, str], _Channel] = {}
+        self._held = ("", 0)
+        """A pattern of streams, empty for none, and the time at which they stand still."""
 
     @property
     def streams(self) -> int:
@@ -51,6 +54,36 @@ class Broadcaster(Sender):
             await self._clock.sleep(TICK_S)
             await self.tick()
 
+    def hold(self, where: str) -> int:
+        """Let the streams whose names match a pattern stand still; return the time they stop at.
+
+        Those that were held before go on, without the frames that were due meanwhile; with the same
+        pattern they stay where they are.
+        """
+        if where and where == self._held[0]:
+            return self._held[1]
+        now_ms = self._clock.now_ms()
+        for (stream, _), channel in self._channels.items():
+            if self._upto_ms(stream, now_ms) < now_ms:
+                channel.last_ms = now_ms
+        self._held = (where, now_ms)
+        return now_ms
+
+    def behind_ms(self) -> int:
+        """See ``Sender``: a busy simulator still has to send what was due before."""
+        now_ms = self._clock.now_ms()
+        left_ms = [
+            upto_ms - channel.last_ms
+            for (stream, _), channel in self._channels.items()
+            if (upto_ms := self._upto_ms(stream, now_ms)) < now_ms
+        ]
+        return max(left_ms, default=0)
+
+    def _upto_ms(self, stream: str, now_ms: int) -> int:
+        """The time up to which a stream is sent."""
+        where, held_ms = self._held
+        return min(now_ms, held_ms) if where and fnmatchcase(stream, where) else now_ms
+
     async def tick(self) -> None:
         """Advance every stream to now, and write all outboxes."""
         now_ms = self._clock.now_ms()
@@ -58,7 +91,7 @@ class Broadcaster(Sender):
         for (stream, _), channel in list(self._channels.items()):
             if channel.joining:
                 await self._let_in(stream, channel, now_ms)
-            self._advance(stream, channel, now_ms)
+            self._advance(stream, channel, self._upto_ms(stream, now_ms))
             if self._clock.monotonic_ns() - turn_ns > _TURN_NS:
                 # Slow feeds must not delay frames that are ready.
                 self._release_all(now_ms)
@@ -86,7 +119,9 @@ class Broadcaster(Sender):
             feed = self._exchange.feed(*name)
             if feed is None:
                 return
-            channel = self._channels[name] = _Channel(feed, self._clock.now_ms())
+            channel = self._channels[name] = _Channel(
+                feed, self._upto_ms(stream, self._clock.now_ms())
+            )
         if anew or client.id not in channel.clients:
             channel.joining[client.id] = client
 

@@ -36,7 +36,7 @@ WORKED = "Simulator-Worked-Ms"
 _LEDGER = "ledger/"
 _MOST_ROWS = 20_000
 _NOTICE_MS, _LONGEST_NOTICE_MS = 3000, 86_400_000
-_LONGEST_PLAN = 20_000
+_LONGEST_PLAN, _LONGEST_PATTERN = 20_000, 1_000
 _PROXY_HEADERS = (
     "via", "forwarded", "x-forwarded-", "x-real-ip", "x-proxy", "x-original-", "x-client-ip",
     "x-cluster-client-ip", "true-client-ip", "cf-", "proxy-",
@@ -90,6 +90,7 @@ class Control:
             "GET windows": _Question(self._windows),
             "GET faults": _Question(self._faults, ("after",)),
             "POST faults": _Question(self._replan),
+            "POST hold": _Question(self._hold),
             "POST unban": _Question(self._unban),
             "POST disconnect": _Question(self._disconnect, ("connection",)),
             "POST shutdown_notice": _Question(self._shutdown_notice),
@@ -172,6 +173,14 @@ class Control:
         self._streams.replan()
         return {"plan": plan.text, "seed": plan.seed}
 
+    def _hold(self, _: Query, body: bytes) -> object:
+        wanted = msgspec.json.decode(body, type=_Held)
+        at_ms = self._engine.broadcaster.hold(wanted.streams)
+        if at_ms is None:
+            raise BadQuestion("A recording is replayed here, and its streams cannot be held.")
+        behind_ms = self._engine.broadcaster.behind_ms()
+        return {"streams": wanted.streams, "at_ms": at_ms, "behind_ms": behind_ms}
+
     def _unban(self, *_: object) -> object:
         banned = self._engine.limiter.banned(self._engine.clock.now_ms())
         self._engine.limiter.unban()
@@ -198,6 +207,10 @@ class Control:
 class _Plan(msgspec.Struct, forbid_unknown_fields=True):
     plan: Annotated[str, msgspec.Meta(max_length=_LONGEST_PLAN)]
     seed: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None = None
+
+
+class _Held(msgspec.Struct, forbid_unknown_fields=True):
+    streams: Annotated[str, msgspec.Meta(max_length=_LONGEST_PATTERN)]
 
 
 class _Notice(msgspec.Struct, forbid_unknown_fields=True):

@@ -57,6 +57,14 @@ class Sender(ABC):
             self._join(stream, client, anew=stream not in before or stream in renewed)
         renewed.clear()
 
+    def hold(self, _where: str) -> int | None:
+        """Send nothing more of some streams; None if this sender cannot do that."""
+        return None
+
+    def behind_ms(self) -> int:
+        """How far the streams that were told to stand still are from there."""
+        return 0
+
     def put(self, client: Client, stream: str, payload: bytes) -> None:
         """Send one client a frame of a stream, with the next tick."""
         wrapped = client.subscriber.wrapped

@@ -93,3 +93,23 @@ def candle_across(pieces: Iterable[Piece], price: int, next_id: int) -> Sums:
         return Sums(price, price, price, price, 0, 0, 0, 0, 0, -1, -1)
     ids = (next_id, next_id + n - 1)
     return Sums(opened, highest, lowest, price, volume, quote, taker, taker_quote, n, *ids)
+
+
+def joined(candles: Sequence[Sums]) -> Sums:
+    """The candle of consecutive candles."""
+    traded = [each for each in candles if each.trades]
+    if not traded:
+        return candles[-1]
+    return Sums(
+        open=traded[0].open,
+        high=max([each.high for each in traded]),
+        low=min([each.low for each in traded]),
+        close=traded[-1].close,
+        volume=sum([each.volume for each in traded]),
+        quote=sum([each.quote for each in traded]),
+        taker_volume=sum([each.taker_volume for each in traded]),
+        taker_quote=sum([each.taker_quote for each in traded]),
+        trades=sum([each.trades for each in traded]),
+        first_id=traded[0].first_id,
+        last_id=traded[-1].last_id,
+    )

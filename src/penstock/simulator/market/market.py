@@ -16,7 +16,14 @@ from functools import cache, partial
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from penstock.simulator.market.candles import CELL, Piece, Sums, candle_across, candle_of
+from penstock.simulator.market.candles import (
+    CELL,
+    Piece,
+    Sums,
+    candle_across,
+    candle_of,
+    joined,
+)
 from penstock.simulator.market.shapes import HOURS, MINUTES, Library, Minute
 from penstock.simulator.market.timeline import (
     DAY_MS,
@@ -84,6 +91,7 @@ class AggTrade(NamedTuple):
 
 _trade = partial(tuple.__new__, Trade)
 _group = partial(tuple.__new__, AggTrade)
+_MOST_CACHED = 16
 _SPANS_MS = frozenset((*(m * MINUTE_MS for m in MINUTES), *(h * HOUR_MS for h in HOURS)))
 
 
@@ -108,6 +116,7 @@ class Market:
         self.grain = usual_factor(listing.start_price, library)
         """The ticks per unit of a shape on an average day: how finely prices move."""
         self._minutes, self._hours, self._days = library.minutes, library.hours, library.days
+        self._cached: dict[tuple[int, int], Sums] = {}
         self._timeline = Timeline(
             library,
             self.purpose,
@@ -174,7 +183,21 @@ class Market:
 
     def sums(self, start_ms: int, end_ms: int) -> Sums:
         """The candle of any range ``[start_ms, end_ms)``."""
-        return self.candles((start_ms, end_ms))[0]
+        first_ms, last_ms = start_ms + -start_ms % MINUTE_MS, end_ms - end_ms % MINUTE_MS
+        if last_ms - first_ms < HOUR_MS:
+            return self.candles((start_ms, end_ms))[0]
+        first, last = self.candles((start_ms, first_ms)), self.candles((last_ms, end_ms))
+        return joined([*first, self._minutes_of(first_ms, last_ms), *last])
+
+    def _minutes_of(self, start_ms: int, end_ms: int) -> Sums:
+        """The candle of whole minutes, cached: tickers ask for the same until the next minute."""
+        found = self._cached.get((start_ms, end_ms))
+        if found is None:
+            if len(self._cached) >= _MOST_CACHED:
+                self._cached.clear()
+            [found] = self.candles((start_ms, end_ms))
+            self._cached[start_ms, end_ms] = found
+        return found
 
     def candles(self, opens_ms: Sequence[int]) -> list[Sums]:
         """The candles between consecutive boundaries: one fewer than boundaries."""

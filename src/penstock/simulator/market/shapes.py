@@ -124,6 +124,8 @@ class Minute:
         "aggregate",
         "at_ms",
         "buys",
+        "extremes_from",
+        "extremes_upto",
         "groups",
         "offset",
         "quantity",
@@ -148,6 +150,11 @@ class Minute:
         bought = map(mul, fills.quantity, fills.buys)
         self.taker_volume = array("q", accumulate(bought, initial=0))
         self.taker_turnover = array("q", accumulate(map(mul, worth, fills.buys), initial=0))
+        self.extremes_upto = _extremes(fills.offset)
+        """The highest and the lowest offset up to each trade: most parts begin with a minute."""
+        highest, lowest = _extremes(fills.offset[::-1])
+        self.extremes_from = highest[::-1], lowest[::-1]
+        """And from each trade on, for parts that end with one."""
         self.aggregate = self.part(0, len(alike))
 
     def part(self, begin: int, end: int) -> Aggregate:
@@ -155,7 +162,7 @@ class Minute:
         if begin >= end:
             return EMPTY
         before = self.offset[begin - 1] if begin else 0
-        offsets = self.offset[begin:end]
+        highest, lowest = self._range(begin, end)
         volume = self.volume[end] - self.volume[begin]
         taker_volume = self.taker_volume[end] - self.taker_volume[begin]
         turnover = self.turnover[end] - self.turnover[begin]
@@ -167,11 +174,24 @@ class Minute:
             turnover - before * volume,
             taker_volume,
             taker_turnover - before * taker_volume,
-            offsets[0] - before,
-            offsets[-1] - before,
-            max(offsets) - before,
-            min(offsets) - before,
+            self.offset[begin] - before,
+            self.offset[end - 1] - before,
+            highest - before,
+            lowest - before,
         )
+
+    def _range(self, begin: int, end: int) -> tuple[int, int]:
+        """The highest and the lowest offset of trades ``begin`` to ``end``."""
+        if not begin:
+            return self.extremes_upto[0][end - 1], self.extremes_upto[1][end - 1]
+        if end == len(self.offset):
+            return self.extremes_from[0][begin], self.extremes_from[1][begin]
+        offsets = self.offset[begin:end]
+        return max(offsets), min(offsets)
+
+
+def _extremes(offsets: Sequence[int]) -> tuple[array[int], array[int]]:
+    return array("i", accumulate(offsets, max)), array("i", accumulate(offsets, min))
 
 
 class Part(NamedTuple):

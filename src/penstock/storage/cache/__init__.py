@@ -93,9 +93,13 @@ class LiveStore:
 
     async def get(self, space: str, key: str) -> LiveValue | None:
         """The value of a key; None if there is none, or it has expired."""
+        [found] = await self.get_many(space, [key])
+        return found
+
+    async def get_many(self, space: str, keys: Sequence[str]) -> list[LiveValue | None]:
+        """The value of each key; None if there is none, or it has expired."""
         async with self._in_time():
-            [found] = await self._backend.get(space, [key])
-            return found
+            return await self._backend.get(space, keys)
 
     async def find(self, space: str) -> list[LiveValue]:
         """All values that have not expired, by key."""

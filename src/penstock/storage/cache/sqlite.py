@@ -20,7 +20,7 @@ from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError
 from penstock.storage.cache.values import LiveValue
 from penstock.storage.cache.watching import Deliver
-from penstock.storage.sqlite_file import as_storage_error, transaction
+from penstock.storage.sqlite_file import as_storage_error, transaction, use_wal
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class SqliteBackend:
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = self._connect()
-        self._writer.execute("PRAGMA journal_mode = WAL")
+        use_wal(self._writer)
         # A crash of the machine may lose values, which are outdated after it, but not the file.
         self._writer.execute("PRAGMA synchronous = NORMAL")
         with transaction(self._writer) as database:

@@ -161,6 +161,8 @@ class StreamStats(NamedTuple):
     first_received_ns: int
     """When the record with the first key was received, and below, the last."""
     last_received_ns: int
+    record_bytes: int = 0
+    """An estimate of a record's size: the mean of the first and the last."""
 
 
 class SlotStats(NamedTuple):

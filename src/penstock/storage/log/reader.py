@@ -190,6 +190,7 @@ def _stream_stats(kv: KeyValues, stream: Stream, stream_id: int) -> StreamStats 
         last_key=last[0][5:],
         first_received_ns=received_at_ns(first[1][8:]),
         last_received_ns=received_at_ns(last[1][8:]),
+        record_bytes=(len(first[1]) + len(last[1])) // 2,
     )
 
 

@@ -194,6 +194,14 @@ SYMBOLS = Table(
 
 LOCKS = Table(name="locks", fields={"until": "int", "token": "int"})
 
+STATISTICS = Table(name="statistics", fields={"at": "int"})
+
+ALERTS = Table(
+    name="alerts",
+    fields={"state": "text", "changed_at": "int"},
+    indexes=(("changed_at",),),
+)
+
 CHECKPOINTS = Table(
     name="checkpoints", fields={"log_id": "text", "backup": "text", "state": "text"}
 )
@@ -218,5 +226,6 @@ SCHEMA: Schema = (
     (BREAKERS,),
     (LOCKS,),
     (SYMBOLS,),
+    (STATISTICS, ALERTS),
     (CHECKPOINTS, BACKUPS),
 )

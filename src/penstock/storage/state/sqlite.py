@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from penstock.clock import BootClock, Clock, SystemBootClock
 from penstock.errors import ConfigError, NewerStore
-from penstock.storage.sqlite_file import as_storage_error, transaction
+from penstock.storage.sqlite_file import as_storage_error, transaction, use_wal
 from penstock.storage.state.budget import (
     Budget,
     LeaseReply,
@@ -141,7 +141,7 @@ class SqliteBackend:
             self._path, timeout=busy_s, isolation_level=None, check_same_thread=False
         )
         self._opened.append(database)
-        database.execute("PRAGMA journal_mode = WAL")
+        use_wal(database)
         database.execute(f"PRAGMA synchronous = {synchronous}")
         return database
 

@@ -1,0 +1,64 @@
+"""Synchronizes after each backup, for as long as its process runs."""
+
+from pathlib import Path
+
+from penstock.backup.folder import list_backups, locked_alone
+from penstock.backup.remote import RemoteSync
+from penstock.clock import Clock
+from penstock.errors import BackupRunning, PenstockError
+
+_PART = "remote copies"
+_LOOK_S = 15.0
+_RETRY_S = 600.0
+_REGULARLY_S = 6 * 3600.0
+"""Also without a new backup: a copy may have been damaged or lost on either side."""
+
+
+class SyncSchedule:
+    """Synchronizes at the start, and whenever the backups of the folder have changed."""
+
+    def __init__(
+        self, sync: RemoteSync, folder: Path, clock: Clock, problems: dict[str, str]
+    ) -> None:
+        """While a sync fails, the reason is in ``problems``; its facts are emitted as well."""
+        self._sync, self._folder, self._clock = sync, folder, clock
+        self._problems = problems
+        self._synced: frozenset[str] | None = None
+        self._tried_ns = 0
+
+    async def run(self) -> None:
+        """Synchronize until cancelled. An rclone that is running then is ended."""
+        while True:
+            try:
+                if self._is_due():
+                    await self._run()
+            except PenstockError as error:
+                self._problems[_PART] = str(error)
+            await self._clock.sleep(_LOOK_S)
+
+    def _is_due(self) -> bool:
+        waited_s = (self._clock.monotonic_ns() - self._tried_ns) / 1e9
+        if _PART in self._problems:
+            is_due = waited_s >= _RETRY_S
+        else:
+            is_due = waited_s >= _REGULARLY_S or self._names() != self._synced
+        return is_due and not self._is_busy()
+
+    async def _run(self) -> None:
+        self._tried_ns = self._clock.monotonic_ns()
+        report = await self._sync.run()
+        self._synced = self._names()
+        self._problems.pop(_PART, None)
+        if report.problems:
+            self._problems[_PART] = "; ".join(report.problems[:3])
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(backup.name for backup in list_backups(self._folder))
+
+    def _is_busy(self) -> bool:
+        """Whether a backup is being made and checked: then the sync follows it."""
+        try:
+            with locked_alone(self._folder):
+                return False
+        except BackupRunning:
+            return True

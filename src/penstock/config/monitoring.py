@@ -1,0 +1,36 @@
+"""Settings of operations: what is measured, and who is told of problems."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from penstock.config.ranges import Seconds
+from penstock.config.secret import Secret
+
+
+class Stats(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Statistics of storage, made by the keeper (``penstock stats``)."""
+
+    every: Seconds = 60.0
+    """Seconds between two measurements of the data folder and the lake."""
+
+
+class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Alerts, evaluated and sent by one keeper or server of a fleet (``penstock alerts``)."""
+
+    webhook: Secret = Secret("")
+    """Address that alerts are posted to, ``https://…``. Who knows it can post there, so it is a
+    secret. Empty: alerts are shown and not sent."""
+    format: Literal["slack", "discord", "json"] = "slack"
+    """The form of what is posted: for an incoming webhook of Slack (Mattermost and others read it
+    too) or of Discord, or JSON for a program of your own."""
+    cooldown: Seconds = 3600.0
+    """Seconds before an alert that is still firing, or fires again, is sent again."""
+    gaps_after: Seconds = 600.0
+    """Seconds for which gaps may be open before they are an alert; usually they are filled."""
+    stale_after: Seconds = 300.0
+    """Seconds without data after which a collector or a ticker daemon is an alert."""
+    disk_free_percent: Annotated[float, Meta(ge=0, le=100)] = 10.0
+    """Share of a disk that must be free."""
+    disk_full_days: Annotated[float, Meta(ge=0)] = 3.0
+    """Days before a disk is full at which it is an alert."""

@@ -3,8 +3,12 @@
 import asyncio
 import errno
 import os
+import shutil
+import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +21,9 @@ from penstock.backup import snapshot
 from penstock.backup.archive import ArchiveWriter, Written
 from penstock.backup.facts import RehearsalFailed
 from penstock.backup.folder import list_backups, locked_alone, read_rehearsal
+from penstock.backup.manifest import File
 from penstock.backup.outcome import read_outcomes
+from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore
 from penstock.backup.snapshot import Snapshot
 from penstock.clock import SystemClock
@@ -300,3 +306,46 @@ async def test_what_is_on_a_server_is_named_without_its_password(world: World) -
     assert "pg_dump" in taken.parts["state"].note
     assert (taken.parts["lake"].kind, taken.parts["lake"].included) == ("s3", False)
     assert "canary" not in str(taken.parts)
+
+
+async def test_a_backup_without_space_to_rehearse_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+
+    made = await world.back_up()
+
+    assert made.rehearsal is not None
+    assert "are needed" in made.rehearsal.findings[0]
+    assert [each.verified for each in list_backups(world.backups)] == [False]
+    check_archive(made.written.path)
+
+
+async def test_a_backup_that_is_cancelled_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 2_000))
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    add = ArchiveWriter._add
+
+    def slow(writer: ArchiveWriter, *given: Any) -> File:
+        loop.call_soon_threadsafe(reached.set)
+        cancelled.wait(PATIENCE_S)
+        return add(writer, *given)
+
+    cancelled = threading.Event()
+    monkeypatch.setattr(ArchiveWriter, "_add", slow)
+    task = asyncio.create_task(world.back_up())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    cancelled.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while tree(world.backups):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert tree(world.data / "checkpoints") == {}

@@ -48,15 +48,18 @@ def sign(path: Path) -> Path:
 
 
 def forged(
-    folder: Path, files: Mapping[str, bytes], add: Callable[[tarfile.TarFile], None]
+    folder: Path,
+    files: Mapping[str, bytes],
+    add: Callable[[tarfile.TarFile], None],
+    listed: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """An archive made with another program: good files, their manifest, and something more."""
+    """An archive made with another program: good files, something more, and a manifest."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, data in files.items():
             add_file(archive, path, data)
         add(archive)
-        add_file(archive, "manifest.json", encode(manifest_of(files)))
+        add_file(archive, "manifest.json", encode(manifest_of(listed or files)))
     target = folder / NAME
     # Without the zeros to which tarfile extends an archive.
     content = buffer.getvalue().rstrip(b"\0")

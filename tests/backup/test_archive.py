@@ -209,12 +209,19 @@ EVIL: dict[str, Callable[[tarfile.TarFile], None]] = {
 }
 
 
+SPECIAL = ("symbolic link", "hard link", "fifo", "device", "contiguous", "sparse", "old regular")
+LISTED = {what: {"log/a/evil": b""} for what in SPECIAL}
+
+
 @pytest.mark.parametrize("what", EVIL)
 def test_a_malicious_archive_is_refused_whole(tmp_path: Path, what: str) -> None:
     (tmp_path / "backups").mkdir()
-    archive = forged(tmp_path / "backups", FILES, EVIL[what])
+    # Also if the manifest has it as an empty file.
+    archive = forged(tmp_path / "backups", FILES, EVIL[what], {**FILES, **LISTED.get(what, {})})
     before = tree(tmp_path)
 
+    with pytest.raises(BadBackup):
+        check_archive(archive)
     with pytest.raises(BadBackup):
         restore(archive, tmp_path / "data" / "restored")
 
@@ -257,7 +264,9 @@ def test_a_manifest_that_says_something_else_is_refused(
     target.write_bytes(gzip.compress(content + bytes(-len(content) % 512 + 1024)))
 
     with pytest.raises(BadBackup):
-        restore(sign(target), tmp_path / "restored")
+        check_archive(sign(target))
+    with pytest.raises(BadBackup):
+        restore(target, tmp_path / "restored")
 
     assert not (tmp_path / "restored").exists()
 

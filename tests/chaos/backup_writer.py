@@ -65,9 +65,9 @@ async def main(folder: str, rate: str) -> None:
             if now - told > 0.5:
                 told = now
                 print(done, flush=True)
-            # What it is late it does not make up for: that would hide a pause.
+            # An exchange sends on during a short pause, so that is made up for; a long one is lost.
             due = began + done / float(rate)
-            began += max(0.0, now - due)
+            began += max(0.0, now - due - 1.0)
             await asyncio.sleep(max(0.0, due - now))
 
 

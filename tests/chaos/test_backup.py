@@ -35,7 +35,10 @@ from penstock.config import Backup, Collect, Settings
 from penstock.errors import BadBackup
 
 RATE = 5_000
-SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 6)
+SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 8)
+ROUNDS = 2
+LONGEST_S = 5 * PATIENCE_S
+"""Of a backup: it gives way to all other processes of a busy machine."""
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS") or 8)
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or 1)
 
@@ -95,7 +98,7 @@ def backup(data: Path, backups: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 async def ended(process: "subprocess.Popen[str]") -> int:
-    return await asyncio.to_thread(process.wait, PATIENCE_S)
+    return await asyncio.to_thread(process.wait, LONGEST_S)
 
 
 def assert_complete(folder: Path) -> None:
@@ -122,18 +125,21 @@ async def test_backups_of_a_store_that_is_written(
 
 
 async def _measure(writer: Writer, data: Path, backups: Path) -> None:
-    rates = dict[str, float]()
-    for what in ("without", "during"):
-        began, made = time.monotonic(), 0
-        while time.monotonic() < began + SECONDS:
-            if what == "without":
-                await asyncio.sleep(0.5)
-            else:
-                assert await ended(backup(data, backups, "--no-rehearse")) == 0
-                made += 1
-        rates[what] = writer.rate(began, time.monotonic())
-    print(f"\n{rates['without']:,.0f} messages/s, during {made} backups {rates['during']:,.0f}/s")
-    assert rates["during"] >= 0.95 * rates["without"]
+    rates: dict[str, list[float]] = {"without": [], "during": []}
+    made = 0
+    for _ in range(ROUNDS):
+        for what, found in rates.items():
+            began = time.monotonic()
+            while time.monotonic() < began + SECONDS / ROUNDS:
+                if what == "without":
+                    await asyncio.sleep(0.5)
+                else:
+                    assert await ended(backup(data, backups, "--no-rehearse")) == 0
+                    made += 1
+            found.append(writer.rate(began, time.monotonic()))
+    without, during = (sum(found) / ROUNDS for found in rates.values())
+    print(f"\n{without:,.0f} messages/s, during {made} backups {during:,.0f}/s")
+    assert during >= 0.95 * without
     assert_complete(backups)
 
 

@@ -15,7 +15,7 @@ from penstock.backup.folder import REHEARSAL_FOLDER, Rehearsal
 from penstock.backup.manifest import STATE, Manifest
 from penstock.backup.restore import restore
 from penstock.clock import Clock
-from penstock.errors import BadBackup, NoDataset, PenstockError
+from penstock.errors import BadBackup, NoDataset, PenstockError, StorageError
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
 
@@ -31,10 +31,8 @@ async def rehearse(
 ) -> Rehearsal:
     """Restore a backup beside it, check the copy, and remove it.
 
-    ``lake_url`` is that of a lake in an object store, which is not in the backup.
-
-    Raises:
-        StorageError: there is not enough space.
+    ``lake_url`` is that of a lake in an object store, which is not in the backup. A backup that
+    cannot be restored, for lack of space for instance, is not verified.
     """
     folder = archive.parent / REHEARSAL_FOLDER
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -42,7 +40,7 @@ async def rehearse(
     try:
         try:
             manifest = await asyncio.to_thread(restore, archive, folder)
-        except BadBackup as error:
+        except (BadBackup, StorageError) as error:
             return Rehearsal(at=at, digest=digest, verified=False, findings=[str(error)])
         return await _check(folder, manifest, lake_url, storage_options, at=at, digest=digest)
     finally:

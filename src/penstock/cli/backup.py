@@ -74,7 +74,11 @@ def run(
     }
     settings = read_settings(context, given).settings
     give_way()
-    made = asyncio.run(_run(settings))
+    try:
+        made = asyncio.run(_run(settings))
+    except asyncio.CancelledError:
+        note("penstock: stopped; no backup was made.")
+        raise typer.Exit(1) from None
     found = made.rehearsal
     if as_json:
         say(

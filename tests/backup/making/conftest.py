@@ -33,7 +33,7 @@ class World:
     """A data folder with processes, and a folder for backups."""
 
     def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
-        self.data, self.backups, self._stack = folder / "data", folder / "backups", stack
+        self.data, self.backups, self.stack = folder / "data", folder / "backups", stack
         self.settings = Settings(
             collect=Collect(data_dir=str(self.data)),
             publish=Publish(urls=()),
@@ -46,7 +46,7 @@ class World:
     async def collector(self, slot: str = "collect-toy") -> Recorder:
         """Start a process that owns a slot of the log."""
         process = RecordingProcess("collect", self.settings, SystemClock(), self.facts.append)
-        await self._stack.enter_async_context(process)
+        await self.stack.enter_async_context(process)
         process.own_slot(slot)
         await process.open_state()
         recorder, _ = process.open_recorder()

@@ -3,10 +3,15 @@
 import asyncio
 import errno
 import os
+import shutil
+import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.backup.making.conftest import HOUR_NS, World, trades
 from tests.backup.test_archive import tree
 from tests.waiting import PATIENCE_S
@@ -16,11 +21,15 @@ from penstock.backup import snapshot
 from penstock.backup.archive import ArchiveWriter, Written
 from penstock.backup.facts import RehearsalFailed
 from penstock.backup.folder import list_backups, locked_alone, read_rehearsal
+from penstock.backup.manifest import File
 from penstock.backup.outcome import read_outcomes
+from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore
 from penstock.backup.snapshot import Snapshot
 from penstock.clock import SystemClock
+from penstock.config import Storage
 from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
+from penstock.publish.endpoints import log_id
 from penstock.runtime.stores import open_state
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.documents import read_seals
@@ -234,3 +243,109 @@ async def test_a_store_without_data_has_no_backup(world: World) -> None:
     with pytest.raises(NoDataset):
         await world.back_up()
     assert not world.data.exists()
+
+
+async def test_a_restored_store_is_continued(world: World) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 300, age_ns=3 * HOUR_NS))
+    await recorder.sync()
+    await world.keep()
+    await recorder.record(trades(301, 400, age_ns=2 * HOUR_NS))
+    made = await world.back_up(rehearse=False)
+    await recorder.record(trades(401, 450))  # lost with the original
+    restored = World(world.data.parent / "other", world.stack)
+    restore(made.written.path, restored.data)
+
+    again = await restored.collector()
+    await again.record(trades(395, 500, age_ns=HOUR_NS))
+    await again.sync()
+    await restored.keep()
+
+    assert ids(restored.data) == list(range(1, 501))
+    assert (await restored.back_up()).rehearsal.verified  # type: ignore[union-attr]
+
+
+async def test_a_lake_on_another_disk_is_copied_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 100, age_ns=3 * HOUR_NS))
+    await recorder.sync()
+    await world.keep()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    made = await world.back_up()
+
+    assert made.rehearsal is not None
+    assert made.rehearsal.verified
+    assert made.rehearsal.compared["files"] > 0
+
+
+async def test_what_is_on_a_server_is_named_without_its_password(world: World) -> None:
+    await world.collector()
+    settings = replace(world.settings, storage=Storage(lake_url="s3://bucket/lake"))
+    async with open_state(world.settings, SystemClock()) as state:
+        store = snapshot.Store(
+            log=open_log(f"rocksdb:{world.data}"),
+            log_id=log_id(world.data),
+            state=state,
+            state_url="postgresql://user:canary@host/db",
+            lake_url=settings.storage.lake_url,
+            lake_folder=None,
+            clock=SystemClock(),
+            checkpoint_timeout_s=10,
+        )
+        taken = await snapshot.take_snapshot(store, "here")
+    taken.remove()
+
+    assert not taken.parts["state"].included
+    assert "pg_dump" in taken.parts["state"].note
+    assert (taken.parts["lake"].kind, taken.parts["lake"].included) == ("s3", False)
+    assert "canary" not in str(taken.parts)
+
+
+async def test_a_backup_without_space_to_rehearse_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+
+    made = await world.back_up()
+
+    assert made.rehearsal is not None
+    assert "are needed" in made.rehearsal.findings[0]
+    assert [each.verified for each in list_backups(world.backups)] == [False]
+    check_archive(made.written.path)
+
+
+async def test_a_backup_that_is_cancelled_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 2_000))
+    loop, reached = asyncio.get_running_loop(), asyncio.Event()
+    add = ArchiveWriter._add
+
+    def slow(writer: ArchiveWriter, *given: Any) -> File:
+        loop.call_soon_threadsafe(reached.set)
+        cancelled.wait(PATIENCE_S)
+        return add(writer, *given)
+
+    cancelled = threading.Event()
+    monkeypatch.setattr(ArchiveWriter, "_add", slow)
+    task = asyncio.create_task(world.back_up())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    cancelled.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while tree(world.backups):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert tree(world.data / "checkpoints") == {}

@@ -29,6 +29,7 @@ from penstock.jobs.service import JobService
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.stats.metrics import Metrics
+from penstock.stats.scraping import FleetScraper
 from penstock.storage.log import open_log
 from penstock.storage.state import StateStore, open_store
 from penstock.telemetry import Fact, fan_out
@@ -121,7 +122,10 @@ Open = Callable[..., Awaitable[Client]]
 
 @asynccontextmanager
 async def served(
-    store: StateStore, settings: Api, live: Live | None = None
+    store: StateStore,
+    settings: Api,
+    live: Live | None = None,
+    scraper: FleetScraper | None = None,
 ) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
@@ -130,7 +134,7 @@ async def served(
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
     live = live or Live(url="memory:")
     ticks = LiveTicks(live.url, live, clock, listener)
-    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks)
+    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper)
     application = build_application(app_state, rules_of(settings), listener)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()

@@ -49,6 +49,25 @@ def test_connectors_are_made_shown_paused_and_retired(tmp_path: Path) -> None:
     assert "penstock connectors add" in empty.stdout
 
 
+@pytest.mark.parametrize(
+    ("environment", "limit"),
+    [
+        ({}, 10),
+        ({"API_KEY": "key", "API_SECRET": "c2VjcmV0", "API_PASSPHRASE": "words"}, 15),
+        ({"API_KEY": "key"}, 10),
+    ],
+    ids=["public", "key", "part of a key"],
+)
+def test_the_limits_of_a_connector_are_those_of_the_key(
+    tmp_path: Path, environment: dict[str, str], limit: int
+) -> None:
+    run("connectors", "add", "coinbase", folder=tmp_path)
+
+    (shown,) = facts("connectors", "show", "coinbase", folder=tmp_path, **environment)
+
+    assert (shown["rate_limit"], shown["limits"][0]["amount"]) == (limit, limit)
+
+
 def test_a_circuit_breaker_is_shown_and_forced(tmp_path: Path) -> None:
     run("connectors", "add", "binance", folder=tmp_path)
 

@@ -64,7 +64,7 @@ def test_a_running_one_keeps_its_slot_and_can_be_looked_at(tmp_path: Path, excha
         )
         code, _, _ = stopped(process)
 
-    assert second.returncode == 2
+    assert second.returncode == 75
     assert f"process {process.pid} (" in second.stderr
     assert "collect binance btc_usdt" in second.stderr
     assert "Traceback" not in second.stderr

@@ -5,6 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.cli.conftest import invoke
 
@@ -47,10 +48,10 @@ def test_a_new_file_has_every_setting_with_its_default() -> None:
         if is_secret(hint):
             assert in_file[f"{name}_file"] == name
             assert f"{field}_file" in table
-        elif table_of(hint):
+        elif struct := table_of(hint):
             (described,) = table[field].values()
-            wanted = set(table_of(hint).__struct_fields__)  # type: ignore[union-attr]
-            assert wanted - set(described) <= {"interval"}
+            fields = msgspec.structs.asdict(struct())
+            assert set(described) == {name for name, value in fields.items() if value is not None}
         else:
             assert field in table, name
             assert found[name] == defaults[name]

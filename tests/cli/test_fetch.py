@@ -106,7 +106,7 @@ def test_an_exchange_that_cannot_be_reached_is_said_at_once(
     environment = urls(f"http://127.0.0.1:{unused_tcp_port}")
     done = run(*FETCH, folder=tmp_path, **environment)
 
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert "Could not reach" in done.stderr
     assert not (tmp_path / "log").exists()
 

@@ -87,7 +87,7 @@ def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = run("serve", "--port", str(port), folder=tmp_path)
 
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert f"127.0.0.1:{port} is already in use by " in done.stderr
     assert f"(pid {os.getpid()})" in done.stderr
 
@@ -99,7 +99,7 @@ def test_two_servers_do_not_share_a_port_unawares(tmp_path: Path) -> None:
         port = json.loads(first.stdout.readline())["listening"].rpartition(":")[2]
         second = run("serve", "--port", port, folder=tmp_path)
 
-    assert second.returncode == 2
+    assert second.returncode == 75
     assert "is already in use" in second.stderr
 
 

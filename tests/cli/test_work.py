@@ -115,7 +115,7 @@ def test_a_store_that_nobody_answers_for_is_said_at_start(
 
     done = run(*WORK, folder=tmp_path, PENSTOCK_STATE_URL=url, PENSTOCK_STATE_PATIENCE="3")
 
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert "Check that it is running" in done.stderr
     assert "Traceback" not in done.stderr
     assert time.monotonic() - began < 60

@@ -17,9 +17,10 @@ from penstock.errors import SlotInUse, StoreUnreachable
 from penstock.market.events import Event
 from penstock.runtime import heartbeat, trimming
 from penstock.runtime.facts import StatusNotStored
-from penstock.runtime.heartbeat import Heartbeat, Identified
+from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.process import Process
 from penstock.runtime.recording import RecordingProcess
+from penstock.runtime.sinks import Identified, StateSink
 from penstock.runtime.status import ProcessStatus, Report, SeenProcess, State, read_processes
 from penstock.runtime.stores import open_state
 from penstock.storage.lake.documents import Deletion, SealState, merge_seals
@@ -177,7 +178,7 @@ async def test_a_store_that_is_away_for_a_moment_loses_no_status(store: StateSto
     facts: list[Fact] = []
     beats = Heartbeat(lambda: status("running"), CLOCK, facts.append)
     away = Away(store)
-    beats.store = away  # type: ignore[assignment]
+    beats.sink = StateSink(away)  # type: ignore[arg-type]
     task = asyncio.create_task(beats.run())
     await eventually(lambda: away.refused >= 3 or task.done())
     assert not task.done()
@@ -190,7 +191,7 @@ async def test_a_store_that_is_away_for_a_moment_loses_no_status(store: StateSto
 async def test_the_last_status_is_written_once_the_store_answers(store: StateStore) -> None:
     beats = Heartbeat(lambda: status("stopped"), CLOCK, quiet)
     away = Away(store)
-    beats.store = away  # type: ignore[assignment]
+    beats.sink = StateSink(away)  # type: ignore[arg-type]
     task = asyncio.create_task(beats.finish())
     await eventually(lambda: away.refused >= 1)
     away.is_away = False
@@ -202,7 +203,7 @@ async def test_a_store_that_stays_away_does_not_keep_a_process_from_ending(
     store: StateStore,
 ) -> None:
     beats = Heartbeat(lambda: status("stopped"), CLOCK, quiet)
-    beats.store = Away(store)  # type: ignore[assignment]
+    beats.sink = StateSink(Away(store))  # type: ignore[arg-type]
     async with asyncio.timeout(PATIENCE_S):
         await beats.finish()
     assert await read_processes(store) == []

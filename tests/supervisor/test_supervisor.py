@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -201,6 +201,11 @@ async def test_commands_come_through_a_socket_that_only_the_owner_may_use(
         reader, writer = await asyncio.open_unix_connection("up.sock")
         writer.write(b'{"action":"erase"}\n')
         assert b"error" in await reader.readline()
+        writer.close()
+        reader, writer = await asyncio.open_unix_connection("up.sock")
+        writer.write(b"x" * 1_000_000)
+        with suppress(OSError):
+            assert await reader.read() == b""
         writer.close()
     with pytest.raises(NoSupervisor):
         await tell_supervisor(folder, "restart", ["a"])

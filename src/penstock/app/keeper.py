@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
 from penstock.app.remote import sync_regularly
+from penstock.backup.schedule import BackupSchedule
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.errors import ConfigError
@@ -37,8 +38,8 @@ async def open_keeper(
 ) -> AsyncIterator["Keeper"]:
     """Open a keeper for the log of the data folder and the lake.
 
-    With ``backups``, they are copied to their remote, if there is one; ``secrets`` of rclone are
-    masked in errors.
+    With ``backups``, they are made regularly if a folder for them is set, and copied to their
+    remote if there is one; ``secrets`` of rclone are masked in errors.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -54,11 +55,10 @@ async def open_keeper(
         process.name = "keep"
         services = _services(settings, store, lake, clock, log_id)
         keeper = process.stack.enter_context(_keeping(replace(services, emit=listener), settings))
-        syncing = None
-        if backups:
-            syncing = sync_regularly(settings, clock, listener, keeper.problems, secrets)
-        if syncing is not None:
-            process.start(syncing)
+        if backups and settings.backup.folder:
+            process.start(BackupSchedule(settings, clock, listener, keeper.problems).run())
+        if backups and settings.backup.remote:
+            process.start(sync_regularly(settings, clock, listener, keeper.problems, secrets))
         process.running(keeper.report)
         reporter = reporter_of(
             settings, lambda: KnownSizes(keeper.slots, keeper.tables), clock, listener

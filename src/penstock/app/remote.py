@@ -47,13 +47,11 @@ def sync_regularly(
     listener: Listener,
     problems: dict[str, str],
     secrets: Sequence[str] = (),
-) -> Coroutine[Any, Any, None] | None:
-    """Return what synchronizes after each backup; None if there is no remote.
+) -> Coroutine[Any, Any, None]:
+    """Return what synchronizes after each backup.
 
     Raises:
         NoBackup, ConfigError: as above.
     """
-    if not settings.backup.remote:
-        return None
     sync = open_sync(settings, clock, listener, secrets)
     return SyncSchedule(sync, backup_folder(settings), clock, problems).run()

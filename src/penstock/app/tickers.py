@@ -55,6 +55,7 @@ async def open_tickers(
             clock=clock,
             listener=listener,
             state=store,
+            process_id=lambda: process.process_id,
         )
         process.running(lambda: report_of(daemon, problem))
         try:

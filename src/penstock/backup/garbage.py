@@ -5,10 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.backup.archive import PARTIAL
-from penstock.backup.folder import REHEARSED_SUFFIX, locked_alone
+from penstock.backup.folder import REHEARSAL_FOLDER, REHEARSED_SUFFIX, locked_alone
 from penstock.backup.local_folder import STAGING
 from penstock.backup.model import DIGEST_SUFFIX, time_of
-from penstock.backup.rehearsal import REHEARSAL
 from penstock.errors import BackupRunning
 from penstock.keep.garbage import Garbage, file_garbage, folder_garbage
 
@@ -25,7 +24,7 @@ def backup_garbage(folder: Path) -> Iterator[Garbage]:
         return
     with suppress(BackupRunning), locked_alone(folder):
         for path in sorted(folder.iterdir()):
-            if path.name == REHEARSAL and path.is_dir():
+            if REHEARSAL_FOLDER in path.name and path.is_dir():
                 yield folder_garbage("rehearsal", path)
             elif path.name.startswith(PARTIAL) and path.is_file():
                 yield file_garbage("unfinished backup", path)

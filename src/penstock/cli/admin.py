@@ -21,12 +21,14 @@ def with_admin(
     do: Callable[[FleetAdmin], Awaitable[T]],
     *,
     read_only: bool = False,
+    exchange: str = "",
 ) -> T:
     """Run an action on the connectors and jobs of the configured store.
 
+    With ``exchange`` the settings are those of a process of this exchange, such as its API key.
     With ``read_only`` the store may belong to another user: a state file is not changed.
     """
-    settings = read_settings(context, {"collect.data_dir": data_dir}).settings
+    settings = read_settings(context, {"collect.data_dir": data_dir}, exchange).settings
 
     async def run() -> T:
         async with open_admin(settings, SystemClock(), log_facts, read_only=read_only) as admin:

@@ -89,13 +89,15 @@ def show(
 ) -> None:
     """Show one connector: every limit and its current usage.
 
+    With an API key for the exchange, the limits are those of the key.
+
     Example: penstock connectors show binance --json
     """
 
     async def read(admin: FleetAdmin) -> Connector:
         return await admin.connectors.get(exchange)
 
-    _show(with_admin(context, data_dir, read, read_only=True), as_json)
+    _show(with_admin(context, data_dir, read, read_only=True, exchange=exchange), as_json)
 
 
 @connectors.command()

@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -16,13 +17,19 @@ from penstock.cli.processes import running
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import read_all
 from penstock.config import environment_name
+from penstock.coverage.writing import read_coverage
 from penstock.errors import NoSupervisor, PenstockError
+from penstock.market.channels import TRADES
 from penstock.runtime.status import ChildStatus
 from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator.judge import Findings, total
+from penstock.storage.log import open_log
+from penstock.storage.state import open_store
 from penstock.supervisor.control import tell_supervisor
 
 _START_S = 120.0
+_STOP_S = 60.0
+_REPORT_S = 60.0
 _POLL_S = 0.5
 _KILLING = 0.7
 """The share of the demo in which processes are killed; in the rest they recover."""
@@ -41,8 +48,8 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     async with simulators_of(plan, exchanges) as started:
         environment = _environment(plan, started)
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
-        async with running([*plan.base, "up"], environment) as up:
-            demo = _Supervised(plan, stop, clock)
+        async with running([*plan.base, "up"], environment, _STOP_S) as up:
+            demo = _Supervised(plan, environment, stop, clock)
             ended = asyncio.create_task(up.wait())
             work = asyncio.create_task(demo.run())
             await asyncio.wait({ended, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -50,14 +57,14 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
                 work.cancel()
                 raise PenstockError("The supervisor ended early; its last output is above.")
             ended.cancel()
-            killed = await work
+            done = await work
 
         async def judge_one(name: str) -> Findings:
             words = [*plan.base, "judge", started[name].listening, "--json"]
             return await judge(words, environment)
 
         found = await of_each(exchanges, judge_one)
-    return _summary(killed, found)
+    return {**done, **_summary(found)}
 
 
 def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, str]:
@@ -70,14 +77,15 @@ def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, st
         environment_name("up.per_exchange"): msgspec.json.encode(markets).decode(),
         environment_name("api.port"): "0",
         environment_name("fetch.every"): "10",
+        # Polled trades would begin before those of the collectors, and a gap lie between them.
+        environment_name("fetch.what"): "book,info,tickers",
         environment_name("keep.seal_every"): "10",
     }
 
 
-def _summary(killed: int, found: Mapping[str, Findings]) -> dict[str, Any]:
+def _summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     findings = total(found.values())
     return {
-        "processes_killed": killed,
         "trades": findings.trades,
         "trades_missing": findings.trades_missing,
         "trades_duplicated": findings.trades_duplicated,
@@ -94,31 +102,71 @@ def _summary(killed: int, found: Mapping[str, Findings]) -> dict[str, Any]:
 def is_complete(findings: Mapping[str, Any]) -> bool:
     """Whether everything was recorded, and correctly, by all exchanges."""
     wrong = ("missing", "duplicated", "wrong", "unexplained", "mismatches", "429", "418")
-    return not any(
+    is_right = not any(
         value for name, value in findings.items() if name.rpartition("_")[2] in wrong
-    ) and all(each.trades for each in findings["exchanges"].values())
+    )
+    are_all_there = all(each.trades for each in findings["exchanges"].values())
+    return is_right and are_all_there and findings["backup_verified"]
 
 
 class _Supervised:
     """The course of a demo, while its supervisor runs."""
 
-    def __init__(self, plan: DemoPlan, stop: asyncio.Event, clock: Clock) -> None:
-        self._plan, self._stop, self._clock = plan, stop, clock
+    def __init__(
+        self, plan: DemoPlan, environment: Mapping[str, str], stop: asyncio.Event, clock: Clock
+    ) -> None:
+        self._plan, self._environment, self._stop, self._clock = plan, environment, stop, clock
         self._random = Random(plan.settings.seed)
 
-    async def run(self) -> int:
-        """Kill every process once, let them recover, stop what collects; return the kills."""
+    async def run(self) -> dict[str, Any]:
+        """Kill every process once, back up what is being recorded, stop what collects."""
         await self._until_running()
         began_ns = self._clock.monotonic_ns()
         write(f"Recording for {self._plan.seconds:g} s; every process is killed once …\n")
         killed = await self._kill_each()
+        verified = await self._back_up()
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
+        await self._until_reported()
         write(f"{killed} processes were killed. Stopping the collectors and filling gaps …\n")
         await tell_supervisor(self._plan.folder, "stop", _PRODUCERS)
         await until_filled(self._plan, self._clock)
-        return killed
+        return {"processes_killed": killed, "backup_verified": verified}
+
+    async def _until_reported(self) -> None:
+        """Wait until the ledger has what was recorded, and so the gaps; but not for ever."""
+        with closing(open_log(f"rocksdb:{self._plan.folder}").reader()) as log:
+            recorded = {
+                (slot.slot, each.stream): each.last_number
+                for slot in log.stats()
+                for each in slot.streams
+                if slot.slot.startswith("collect-") and each.stream.channel == TRADES.name
+            }
+        store = await open_store(self._plan.state_url)
+        try:
+            for _ in range(int(_REPORT_S / _POLL_S)):
+                found = await read_coverage(store, channel=TRADES.name)
+                reported = {(each.slot, each.stream): each.number for each in found}
+                if all(reported.get(each, 0) >= number for each, number in recorded.items()):
+                    return
+                await self._clock.sleep(_POLL_S)
+        finally:
+            await store.close()
+
+    async def _back_up(self) -> bool:
+        """Make a backup, which is restored to a temporary folder and checked, and verify it."""
+        with TemporaryDirectory(prefix="penstock-demo-backup-") as folder:
+            words = [*self._plan.base, "backup"]
+            options = ["--folder", folder]
+            return not (
+                await self._exit_code([*words, "run", "--rehearse", *options])
+                or await self._exit_code([*words, "verify", *options])
+            )
+
+    async def _exit_code(self, words: Sequence[str]) -> int:
+        async with running(words, self._environment) as process:
+            return await process.wait()
 
     async def _kill_each(self) -> int:
         killed, children = 0, await self._children()

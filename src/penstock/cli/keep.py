@@ -44,8 +44,8 @@ def keep(
 
     The lake has one Delta table for each channel. Records that are sealed and read back equal are
     deleted from the log once they are old enough. Small files are compacted, and what the retention
-    no longer keeps is deleted. Any number of keepers may share a lake; each keeps the log of its
-    own data folder.
+    no longer keeps is deleted. If backup.folder is set, backups are made too. Any number of keepers
+    may share a lake; each keeps the log of its own data folder.
 
     Example: penstock keep --data-dir ~/market-data --dry-run
     """

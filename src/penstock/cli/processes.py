@@ -13,7 +13,7 @@ _LAST_WORDS = 2000
 
 @asynccontextmanager
 async def running(
-    words: Sequence[str], environment: Mapping[str, str]
+    words: Sequence[str], environment: Mapping[str, str], stop_s: float = _STOP_S
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a penstock command as a process; at the end, send SIGTERM, and SIGKILL if needed."""
     process = await asyncio.create_subprocess_exec(
@@ -31,7 +31,7 @@ async def running(
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), _STOP_S)
+            await asyncio.wait_for(process.wait(), stop_s)
         except TimeoutError:
             process.kill()
             await process.wait()

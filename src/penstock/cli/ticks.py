@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, sa
 from penstock.cli.running import View, in_foreground, run_shown, unless_drawn
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
-from penstock.live import Tick, TickCache, live_url
+from penstock.live import Tick, TickCache, is_there, live_url
 from penstock.market.symbol import Symbol
 from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.storage.cache import open_live_store
@@ -59,18 +58,12 @@ def ticks(
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     shown = _Shown(exchange, {Symbol.parse(text) for text in symbols or ()}, as_json=as_json)
-    if not _is_there(live_url(settings)):
+    if not is_there(live_url(settings)):
         note(f"penstock: There are no ticks yet: {live_url(settings)} does not exist.")
         raise typer.Exit(1)
     asyncio.run(_run(shown, settings, watch=watch, seconds=seconds))
     if not watch:
         raise typer.Exit(0 if shown.complete else 1)
-
-
-def _is_there(url: str) -> bool:
-    # Opening a file that does not exist would create it, with its folder.
-    scheme, _, path = url.partition(":")
-    return scheme != "sqlite" or Path(path).exists()
 
 
 async def _run(shown: "_Shown", settings: Settings, *, watch: bool, seconds: float | None) -> None:

@@ -80,6 +80,9 @@ def secrets_in(value: Any) -> Iterator[str]:
     match value:
         case Secret():
             yield value.reveal()
+            # Of an address, such as a webhook's, it is the path that must not be known.
+            _, is_url, rest = value.reveal().partition("://")
+            yield from [rest.partition("/")[2]] if is_url else []
         case str():
             if password := password_in(value):
                 yield password

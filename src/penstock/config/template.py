@@ -25,6 +25,7 @@ from penstock.config.settings import Settings
 
 _WIDTH = 98
 _FIRST: Mapping[str, Sequence[str]] = {
+    "up": ("exchanges", "symbols"),
     "collect": ("data_dir", "channels"),
     "connectors": (),
     "state": ("url",),
@@ -62,13 +63,17 @@ def _section(name: str, hint: Any, first: Sequence[str] = ()) -> Iterator[str]:
     yield ""
     defaults, notes = struct(), field_notes(struct)
     for field in (*first, *(each for each in fields if each not in first)):
-        if not is_section(fields[field]):
+        if not _has_table(fields[field]):
             note = f"{notes[field]}{_allowed(fields[field])}"
             yield from _setting(f"{name}.{field}", note, fields[field], getattr(defaults, field))
             yield ""
     for field, inner in fields.items():
-        if is_section(inner):
+        if _has_table(inner):
             yield from _section(f"{name}.{field}", inner)
+
+
+def _has_table(hint: Any) -> bool:
+    return is_section(hint) or table_of(hint) is not None
 
 
 def _setting(name: str, note: str, hint: Any, default: object) -> Iterator[str]:

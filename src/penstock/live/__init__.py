@@ -7,7 +7,7 @@
 Both caches share a store of live values, by URL: a file for one machine, Redis for several.
 """
 
-from penstock.live.opening import live_url
+from penstock.live.opening import is_there, live_url
 from penstock.live.process_cache import ProcessCache
 from penstock.live.process_model import (
     BEAT_S,
@@ -33,5 +33,6 @@ __all__ = [
     "Tick",
     "TickCache",
     "TickWriter",
+    "is_there",
     "live_url",
 ]

@@ -17,6 +17,12 @@ def live_url(settings: Settings) -> str:
     return settings.live.url or f"sqlite:{Path(settings.collect.data_dir) / 'live.db'}"
 
 
+def is_there(url: str) -> bool:
+    """Whether a store may have values: opening a file that does not exist would create it."""
+    scheme, _, path = url.partition(":")
+    return scheme != "sqlite" or Path(path.removeprefix("///")).exists()
+
+
 class Opening:
     """A store that a cache uses. It is closed by the cache only if the cache opened it."""
 

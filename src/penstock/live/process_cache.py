@@ -149,9 +149,10 @@ class ProcessCache(LiveCache):
         """Report for many as one batch; return what became of each. See ``update_process``.
 
         Raises:
-            BadProcess: a status is none. Nothing was changed.
+            BadProcess: a status is none, or parameters are invalid. Nothing was changed.
             StoreUnreachable, StorageFull, LoginRejected: the store does not take them all.
         """
+        params = [None if each.params is None else checked_params(each.params) for each in reports]
         statuses = [
             None if each.status is None else checked_status(each.status) for each in reports
         ]
@@ -167,7 +168,12 @@ class ProcessCache(LiveCache):
             outcomes.append(Outcome.NOT_DUE)
             if is_due(before.status, status or before.status, since_ms, self._beat_s):
                 message = before.message if report.message is None else shortened(report.message)
-                due[number] = replace(before, status=status or before.status, message=message)
+                due[number] = replace(
+                    before,
+                    status=status or before.status,
+                    message=message,
+                    params=params[number] or before.params,
+                )
         for number, is_ours in zip(due, await self._write(list(due.values())), strict=True):
             outcomes[number] = Outcome.WRITTEN if is_ours else Outcome.TAKEN_OVER
         return outcomes

@@ -11,21 +11,26 @@ from penstock.errors import BadProcess, mask_urls
 
 BEAT_S = 30.0
 """How often an entry is written while its status stays the same."""
-_LONGEST_NAME, _LONGEST_MESSAGE, _LARGEST_PARAMS = 200, 300, 4096
+LONGEST_NAME, _LONGEST_MESSAGE, LARGEST_PARAMS = 200, 300, 4096
 
 
 class ProcessType(StrEnum):
-    """What an entry stands for: the collection of one symbol's ticks, or a kind of process."""
+    """What an entry stands for: the collection of one symbol's ticks, or a kind of process.
+
+    A kind of process is the command that starts it.
+    """
 
     TICK = "tick"
     TICKERS = "tickers"
     COLLECT = "collect"
     FETCH = "fetch"
     WORK = "work"
+    INGEST = "ingest"
     KEEP = "keep"
     SERVE = "serve"
     BUS = "bus"
     SIM = "sim"
+    UP = "up"
 
 
 class ProcessStatus(StrEnum):
@@ -77,6 +82,7 @@ class ProcessReport(Struct, frozen=True, kw_only=True):
     process_id: str
     status: ProcessStatus | None = None
     message: str | None = None
+    params: Mapping[str, Any] | None = None
 
 
 class Outcome(StrEnum):
@@ -111,8 +117,8 @@ def key_of(registration: Registration) -> str:
         raise BadProcess("process_type", f"is one of {', '.join(ProcessType)}")
     if not isinstance(component, str) or not component.strip() or not component.isprintable():
         raise BadProcess("component", "is a text that can be printed")
-    if len(component) > _LONGEST_NAME:
-        raise BadProcess("component", f"has at most {_LONGEST_NAME} characters")
+    if len(component) > LONGEST_NAME:
+        raise BadProcess("component", f"has at most {LONGEST_NAME} characters")
     return f"{registration.process_type}:{component}"
 
 
@@ -138,8 +144,8 @@ def checked_params(params: Mapping[str, Any]) -> dict[str, Any]:
         found = msgspec.json.decode(encoded, type=dict[str, Any])
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadProcess("params", "is an object of values that JSON can hold") from error
-    if len(encoded) > _LARGEST_PARAMS:
-        raise BadProcess("params", f"has at most {_LARGEST_PARAMS} bytes as JSON")
+    if len(encoded) > LARGEST_PARAMS:
+        raise BadProcess("params", f"has at most {LARGEST_PARAMS} bytes as JSON")
     return found
 
 

@@ -6,7 +6,7 @@ from penstock.telemetry import Fact, Level
 
 
 class StatusNotStored(Fact, frozen=True, kw_only=True):
-    """The status of a process could not be written to the state store for a while.
+    """The status of a process could not be written to a store for a while.
 
     It is retried, and the process continues. Logged once.
     """

@@ -1,8 +1,8 @@
-"""A process: its name, its state store, and its status there."""
+"""A process: its name, its state store, and its status there and among the live values."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +14,10 @@ from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.publish import PublishedCounts
 from penstock.runtime.facts import StatusNotStored
-from penstock.runtime.heartbeat import Heartbeat, Identified
+from penstock.runtime.heartbeat import Heartbeat
+from penstock.runtime.identity import identity_of
 from penstock.runtime.service_manager import service_manager
+from penstock.runtime.sinks import Identified, LiveSink, StateSink
 from penstock.runtime.startup import until_possible
 from penstock.runtime.status import (
     Health,
@@ -30,6 +32,8 @@ from penstock.telemetry import Listener, quiet
 
 _OPEN_AGAIN_S = 5.0
 _END_S = 1.0
+_CLOSE_S = 0.3
+"""How long the store of live values may take to be closed."""
 _NOTIFY_S = 5.0
 """Maximum seconds between two messages to the service manager."""
 
@@ -37,8 +41,9 @@ _NOTIFY_S = 5.0
 class Process:
     """Entered by every process, with ``async with``; what it opened is closed at the end.
 
-    Once the state store is open, its status is written there: ``starting`` until ``running`` is
-    called, then what the report says, and at the end ``stopped`` or ``failed``.
+    It has an entry in the store of live values, and once the state store is open, a status there:
+    ``starting`` until ``running`` is called, then what the report says, and at the end ``stopped``
+    or ``failed``.
     """
 
     def __init__(
@@ -55,12 +60,17 @@ class Process:
         self._started_ms = clock.now_ms()
         self._activity: int | None = None
         self._last_data_ms: int | None = None
-        self._heartbeat = Heartbeat(self._identified, clock, listener)
+        self._store: StateStore | None = None
+        self._stored = Heartbeat(self._identified, clock, listener)
+        # Apart: while one store does not answer, the other is written.
+        self._live = Heartbeat(self._identified, clock, listener)
+        self._live.sink = self._entry = LiveSink(settings, clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         await self.stack.__aenter__()
-        self.start(self._heartbeat.run())
+        self.start(self._stored.run())
+        self.start(self._live.run())
         if service_manager():
             self.start(self._notify())
         return self
@@ -68,7 +78,12 @@ class Process:
     @property
     def store(self) -> StateStore | None:
         """The state store; None until it is open."""
-        return self._heartbeat.store
+        return self._store
+
+    @property
+    def process_id(self) -> str | None:
+        """The id of its entry in the ``ProcessCache``; None until it is registered."""
+        return self._entry.process_id
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
         """Run this until the process ends."""
@@ -83,14 +98,18 @@ class Process:
         try:
             await self._end_tasks()
             self._ended = self._last_report(error)
-            await self._heartbeat.finish()
+            await asyncio.gather(self._stored.finish(), self._live.finish())
         finally:
+            with suppress(Exception):  # the store may be away; the process ends all the same
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._entry.close()
             await self.stack.__aexit__(kind, error, trace)
 
     def running(self, report: Callable[[], Report]) -> None:
         """From now on, write what ``report`` returns every few seconds."""
         self._report = report
-        self._heartbeat.due.set()
+        self._stored.due.set()
+        self._live.due.set()
         service_manager().ready()
 
     async def open_state(self, failed: Callable[[Exception], None] | None = None) -> StateStore:
@@ -114,8 +133,8 @@ class Process:
 
     def state_opened(self, store: StateStore) -> None:
         """Called once the state store is open."""
-        self._heartbeat.store = store
-        self._heartbeat.due.set()
+        self._store, self._stored.sink = store, StateSink(store)
+        self._stored.due.set()
 
     def open_state_later(self) -> None:
         """Open the state store in the background, for a process that needs it for its status only.
@@ -197,6 +216,7 @@ class Process:
             problems=shortened(report.problems),
             children=list(report.children),
             published=self.published(),
+            identity=identity_of(pid),
         )
         return Identified(self.status_id(), status)
 

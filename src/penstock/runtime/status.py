@@ -1,19 +1,24 @@
-"""The status of every process, in the state store that all processes share.
+"""The status of every process, in the state store and in the store of live values.
 
 A status is small and complete, so that one that could not be written is made up for by the next.
 Its age is measured by the store's clock: clocks of machines may differ.
+
+The state store remembers failures, and is shared by all machines of a fleet. In the store of live
+values each process has an entry of the ``ProcessCache``, which is written seldom and expires.
 """
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from penstock.errors import mask_urls
+from penstock.live import BEAT_S, ProcessCache
 from penstock.publish import PublishedCounts
+from penstock.runtime.identity import has_ended
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import PROCESSES
@@ -23,6 +28,8 @@ Health = Literal["healthy", "impaired", "failed"]
 
 GONE_MS = 15_000
 """A process whose status is older than this has ended without stopping, or hangs."""
+LIVE_GONE_MS = round(3 * BEAT_S * 1000)
+"""The same for an entry in the store of live values: three missed beats."""
 _STOPPED_MS = 3_600_000
 _OTHERS_MS = 86_400_000
 """A status is removed when it is older than this; that of a stopped process sooner."""
@@ -86,20 +93,27 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
     """Counts of its publishers, by name."""
     children: list[ChildStatus] = []
     """The processes that it supervises."""
+    identity: str = ""
+    """What its own machine knows it by; see ``identity_of``."""
 
 
 class SeenProcess(NamedTuple):
-    """A status that was found in the store."""
+    """A status that was found in a store."""
 
     id: str
     status: ProcessStatus
     silent_ms: int
     """Its age, by the store's clock."""
+    gone_ms: int = GONE_MS
+    """The age from which its process is gone."""
 
     @property
     def gone(self) -> bool:
-        """Whether it should be running and is not."""
-        return self.status.state in ("starting", "running") and self.silent_ms > GONE_MS
+        """Whether it should be running and is not. A process of this machine is looked up."""
+        status = self.status
+        return status.state in ("starting", "running") and (
+            self.silent_ms > self.gone_ms or has_ended(status.identity, status.pid)
+        )
 
 
 def this_machine() -> tuple[str, int]:
@@ -145,6 +159,37 @@ async def read_processes(store: StateStore) -> list[SeenProcess]:
         for document in documents
         if not _is_outdated(document, now_ms) and (seen := _read(document, now_ms)) is not None
     ]
+    return _sorted(found)
+
+
+async def read_live_processes(cache: ProcessCache) -> list[SeenProcess]:
+    """All processes in the store of live values, by machine, folder and name.
+
+    Raises:
+        StoreUnreachable, LoginRejected: the store cannot be read.
+    """
+    found = []
+    for each in await cache.get_processes():
+        try:
+            id_ = msgspec.convert(each.params.get("id"), str)
+            status = msgspec.convert(each.params.get("status"), ProcessStatus)
+        except msgspec.ValidationError:
+            continue  # the entry of a symbol, or of another version
+        found.append(SeenProcess(id_, status, each.age_ms, LIVE_GONE_MS))
+    return _sorted(found)
+
+
+def merged(*found: Iterable[SeenProcess]) -> list[SeenProcess]:
+    """Each process once, as it reported last, whichever store has that report."""
+    latest: dict[str, SeenProcess] = {}
+    for each in (each for some in found for each in some):
+        known = latest.get(each.id)
+        if known is None or each.silent_ms < known.silent_ms:
+            latest[each.id] = each
+    return _sorted(latest.values())
+
+
+def _sorted(found: Iterable[SeenProcess]) -> list[SeenProcess]:
     return sorted(found, key=lambda each: (each.status.host, each.status.folder, each.status.name))
 
 

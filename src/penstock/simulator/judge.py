@@ -189,9 +189,15 @@ class Judge:
         return int(found["next_trade_id"])
 
     async def _book_is_right(self, slug: str, book: SeenBook) -> bool:
+        if book.at_ms is None:
+            return await self._is_book(slug, book, update_id=book.update_id)
+        # The time does not tell whether it came by a stream or by REST.
+        return await self._is_book(slug, book, at_ms=book.at_ms) or await self._is_book(
+            slug, book, snapshot_ms=book.at_ms
+        )
+
+    async def _is_book(self, slug: str, book: SeenBook, **which: int) -> bool:
         depth = max(len(book.bids), len(book.asks), 1)
-        by_id = {"update_id": book.update_id}
-        which = by_id if book.at_ms is None else {"at_ms": book.at_ms}
         try:
             truth = await self._get("ledger/book", symbol=slug, depth=depth, **which)
         except aiohttp.ClientResponseError as error:

@@ -1,4 +1,4 @@
-"""Metrics of requests that fail, for the alerts in ``deploy/prometheus-alerts.yml``."""
+"""Metrics of requests that fail, for the alerts in ``deploy/prometheus/rules.yml``."""
 
 from collections.abc import Mapping
 from typing import Any

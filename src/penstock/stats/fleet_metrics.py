@@ -18,7 +18,7 @@ JobCounts = Mapping[str, Mapping[str, int]]
 """By exchange: the number of live jobs in each state."""
 
 
-def fleet_text(
+def fleet_text(  # noqa: PLR0913 - each is what one table of the store holds
     connectors: Sequence[Connector],
     jobs: JobCounts,
     counters: Sequence[Mapping[str, Any]] = (),

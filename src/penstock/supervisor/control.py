@@ -49,7 +49,8 @@ async def controlled(supervisor: Supervisor, folder: Path) -> AsyncIterator[None
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError, ValueError, TimeoutError):
+        # Whatever a client sends or fails to send, only its own connection ends.
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_ASK_S):
                 line = await reader.readuntil(b"\n")
             writer.write(msgspec.json.encode(await _obey(supervisor, line)) + b"\n")

@@ -7,7 +7,7 @@ from functools import partial
 from random import random
 
 from penstock.clock import Clock
-from penstock.errors import NotSupervised, StorageError
+from penstock.errors import NotSupervised
 from penstock.runtime.status import ChildStatus, Report, SeenProcess, this_machine
 from penstock.supervisor.commands import Command, Kill, Start, Terminate, WakeAt
 from penstock.supervisor.facts import LinesDropped, StatusesUnreadable
@@ -202,8 +202,9 @@ class Supervisor:
         seen: Sequence[SeenProcess] | None = None
         try:
             seen = await self._read()
-        except StorageError as error:
-            reason = str(error)
+        except Exception as error:
+            # Whatever it is: processes that end are restarted all the same.
+            reason = f"{type(error).__name__}: {error}"
         if seen is None:
             self._failed_looks += 1
             if self._failed_looks == _UNREADABLE_LOOKS:

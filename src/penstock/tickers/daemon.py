@@ -12,7 +12,7 @@ others wait for it, except ``stop``, which ends it.
 import asyncio
 import os
 import platform
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from random import getrandbits
 from typing import Any, Literal
@@ -53,14 +53,19 @@ class TickerDaemon:
         credentials: CredentialProvider | None = None,
         on_tick: OnTick | None = None,
         state: StateStore | None = None,
+        process_id: Callable[[], str | None] | None = None,
     ) -> None:
-        """``exchanges`` limits it to these. With ``symbols`` it collects these, and shares none."""
+        """``exchanges`` limits it to these. With ``symbols`` it collects these, and shares none.
+
+        ``process_id`` returns the id of the entry that its process has in the process cache;
+        without it the daemon registers itself.
+        """
         self.name = name or f"{platform.node()}-{os.getpid()}"
         self._settings, self._clock = settings or Settings(), clock or SystemClock()
         self._exchanges = None if exchanges is None else tuple(exchanges)
         self._given = symbols
         self._listener, self._credentials, self._on_tick = listener, credentials, on_tick
-        self._store = state
+        self._store, self._process_id = state, process_id
         self._state: State = "stopped"
         self._collector: LiveTickerCollector | None = None
         self._entry: DaemonEntry | None = None
@@ -129,7 +134,7 @@ class TickerDaemon:
         return {
             "status": self._state,
             "running": self._state == "running",
-            "process_id": self._entry.process_id if self._entry is not None else None,
+            "process_id": self._entry_id(),
             "collector": "active" if collector is not None and collector.running else "inactive",
             "exchanges": collector.exchanges if collector is not None else [],
             "symbol_count": len(collector.symbols) if collector is not None else 0,
@@ -195,9 +200,11 @@ class TickerDaemon:
         self._state = "running"
         opening = open_services(self._settings, self._clock, self._listener, self._store)
         services = await self._stack.enter_async_context(opening)
-        entry = self._entry = DaemonEntry(services.processes, self.name, self._clock, self._doing)
-        exchanges = "all" if self._exchanges is None else list(self._exchanges)
-        await self._stack.enter_async_context(entry.registered({"exchanges": exchanges}))
+        if self._process_id is None:
+            entry = DaemonEntry(services.processes, self.name, self._clock, self._doing)
+            self._entry = entry
+            exchanges = "all" if self._exchanges is None else list(self._exchanges)
+            await self._stack.enter_async_context(entry.registered({"exchanges": exchanges}))
         collector = self._collector = LiveTickerCollector(
             (),
             listener=self._listener,
@@ -207,6 +214,11 @@ class TickerDaemon:
         )
         self._stack.push_async_callback(collector.stop_collection)
         return services, collector
+
+    def _entry_id(self) -> str | None:
+        if self._process_id is not None:
+            return self._process_id() if self._state == "running" else None
+        return self._entry.process_id if self._entry is not None else None
 
     def _doing(self) -> str:
         collector = self._collector

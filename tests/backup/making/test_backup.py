@@ -1,15 +1,30 @@
 """A backup of a store in use has every record, and its restored copy equals it."""
 
+import asyncio
+import errno
+import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.backup.making.conftest import HOUR_NS, World, trades
 from tests.backup.test_archive import tree
+from tests.waiting import PATIENCE_S
 
 import penstock
-from penstock.backup.folder import list_backups, read_rehearsal
+from penstock.backup import snapshot
+from penstock.backup.archive import ArchiveWriter, Written
+from penstock.backup.facts import RehearsalFailed
+from penstock.backup.folder import list_backups, locked_alone, read_rehearsal
+from penstock.backup.outcome import read_outcomes
 from penstock.backup.restore import restore
 from penstock.backup.snapshot import Snapshot
+from penstock.clock import SystemClock
+from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
+from penstock.runtime.stores import open_state
+from penstock.runtime.trimming import Trimmer
+from penstock.storage.lake.documents import read_seals
+from penstock.storage.log import open_log
 
 
 def ids(folder: Path) -> list[int]:
@@ -41,3 +56,181 @@ async def test_a_backup_of_a_store_in_use_has_every_record(
     assert read_rehearsal(made.written.path) == made.rehearsal
     [listed] = list_backups(world.backups)
     assert (listed.name, listed.verified) == (made.written.path.name, True)
+
+
+async def test_a_slot_without_an_owner_is_copied_too(world: World) -> None:
+    log = open_log(f"rocksdb:{world.data}")
+    with closing(log.writer("collect-gone")) as writer:
+        writer.append(trades(1, 20))
+    recorder = await world.collector("collect-here")
+    await recorder.record(trades(10, 40))
+
+    made = await world.back_up(rehearse=False)
+
+    restore(made.written.path, world.data.parent / "restored")
+    assert made.manifest.slots == ["collect-gone", "collect-here"]
+    assert ids(world.data.parent / "restored") == list(range(1, 41))
+
+
+async def test_an_owner_that_does_not_answer_fails_the_backup(world: World) -> None:
+    log = open_log(f"rocksdb:{world.data}")
+    with closing(log.writer("collect-hangs")) as writer:
+        writer.append(trades(1, 20))
+
+        with pytest.raises(StorageError, match=r"did not copy it within 0\.3 s"):
+            await world.back_up(checkpoint_timeout=0.3)
+
+    assert list(world.backups.iterdir()) == []
+    assert list((world.data / "checkpoints").iterdir()) == []
+    async with open_state(world.settings, SystemClock(), read_only=True) as store:
+        [outcome] = await read_outcomes(store)
+    assert "did not copy it" in outcome.problem
+
+
+async def test_records_that_are_deleted_meanwhile_are_not_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lake is copied, then a keeper seals and the owner deletes, then the log is copied."""
+    recorder = await world.collector()
+    await recorder.record(trades(1, 500, age_ns=3 * HOUR_NS))
+    await recorder.sync()
+    copies = snapshot._copy_log_id
+    trimmed: list[Path] = []
+
+    def trim_then_copy(store: snapshot.Store, folder: Path) -> None:
+        if not trimmed:
+            trimmed.append(folder)
+            asyncio.run_coroutine_threadsafe(world.keep(), loop).result(PATIENCE_S)
+            writer = recorder._log  # the owner trims every 20 seconds; here it does so now
+            states = asyncio.run_coroutine_threadsafe(
+                read_seals(store.state, store.log_id, "collect-toy"), loop
+            ).result(PATIENCE_S)
+            trimmer = Trimmer(writer, store.log_id, store.clock, world.facts.append)
+            assert asyncio.run_coroutine_threadsafe(trimmer.trim(states), loop).result(PATIENCE_S)
+        copies(store, folder)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(snapshot, "_copy_log_id", trim_then_copy)
+
+    made = await world.back_up()
+
+    restore(made.written.path, world.data.parent / "restored")
+    assert ids(world.data.parent / "restored") == list(range(1, 501))
+    assert made.rehearsal is not None
+    assert made.rehearsal.verified
+
+
+async def test_two_backups_at_once_are_refused(world: World) -> None:
+    await world.collector()
+    for folder in (world.backups, world.data / "checkpoints"):
+        with locked_alone(folder), pytest.raises(BackupRunning):
+            await world.back_up()
+
+
+async def test_what_a_killed_backup_left_is_removed(world: World) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 20))
+    world.backups.mkdir()
+    (world.backups / ".partial-1-storage-2026-01-01T00-00-00-000.tar.gz").write_bytes(b"half")
+    (world.backups / "storage-2026-01-01T00-00-00-000.tar.gz.sha256").write_text("no archive")
+    (world.backups / ".rehearsal" / "log").mkdir(parents=True)
+    (world.backups / ".restoring-.rehearsal-7").mkdir()
+    (world.backups / "notes.txt").write_text("of the user")
+    (world.data / "checkpoints" / "old" / "log").mkdir(parents=True)
+
+    made = await world.back_up(rehearse=False)
+
+    name = made.written.path.name
+    assert {path.name for path in world.backups.iterdir()} == {name, f"{name}.sha256", "notes.txt"}
+    assert list((world.data / "checkpoints").iterdir()) == []
+
+
+async def test_a_full_disk_leaves_nothing_behind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 2_000))
+    write, written = os.write, []
+
+    def fill(descriptor: int, data: bytes) -> int:
+        if "/backups/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            written.append(len(data))
+            if sum(written) > 2_000:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", fill)
+    with pytest.raises(StorageFull, match="the backup cannot be written: No space left"):
+        await world.back_up()
+    monkeypatch.undo()
+
+    assert list(world.backups.iterdir()) == []
+    assert list((world.data / "checkpoints").iterdir()) == []
+    await recorder.record(trades(2_001, 2_002))
+    assert (await world.back_up(rehearse=False)).written.path.is_file()
+
+
+async def test_what_the_retention_does_not_keep_is_deleted(world: World) -> None:
+    await world.collector()
+    world.backups.mkdir()
+    for day in range(1, 10):
+        name = f"storage-2026-01-0{day}T00-00-00-000.tar.gz"
+        (world.backups / name).touch()
+        (world.backups / f"{name}.sha256").touch()
+
+    made = await world.back_up(keep=3)
+
+    names = [each.name for each in list_backups(world.backups)]
+    assert names == [
+        "storage-2026-01-08T00-00-00-000.tar.gz",
+        "storage-2026-01-09T00-00-00-000.tar.gz",
+        made.written.path.name,
+    ]
+    assert len(made.deleted) == 7
+    assert len(list(world.backups.glob("*.sha256"))) == 3
+
+
+async def test_a_rehearsal_finds_what_is_wrong(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 20))
+    finish = ArchiveWriter.finish
+
+    def damage(writer: ArchiveWriter, listed: bytes, mtime: int) -> Written:
+        written = finish(writer, listed, mtime)
+        with written.path.open("r+b") as file:
+            file.seek(written.size // 2)
+            byte = file.read(1)
+            file.seek(written.size // 2)
+            file.write(bytes([byte[0] ^ 1]))
+        return written
+
+    monkeypatch.setattr(ArchiveWriter, "finish", damage)
+
+    made = await world.back_up()
+
+    assert made.rehearsal is not None
+    assert not made.rehearsal.verified
+    assert made.rehearsal.findings
+    assert [each.verified for each in list_backups(world.backups)] == [False]
+    assert any(isinstance(fact, RehearsalFailed) for fact in world.facts)
+
+
+async def test_no_secret_and_nothing_else_of_the_folder_is_in_a_backup(world: World) -> None:
+    await world.collector()
+    for name in ("penstock.toml", "bus/broker.key", "live.db", "api/tokens.json", "log/token"):
+        path = world.data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("canary-7f3a")
+
+    made = await world.back_up()
+
+    restore(made.written.path, world.data.parent / "restored")
+    assert not any(b"canary-7f3a" in data for data in tree(world.data.parent / "restored").values())
+
+
+async def test_a_store_without_data_has_no_backup(world: World) -> None:
+    with pytest.raises(NoDataset):
+        await world.back_up()
+    assert not world.data.exists()

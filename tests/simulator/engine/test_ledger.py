@@ -133,6 +133,16 @@ def test_a_book_without_ids_is_asked_for_by_the_time_on_its_update(
         assert told == _ask(ledger, "book", update_id=book.update_id(slot), depth=5)
 
 
+def test_a_snapshot_by_rest_may_be_within_a_slot(ledger: Ledger, market: Market) -> None:
+    book, within = Book(market), 0
+    for at_ms in range(AT_MS, AT_MS + 100_000, 777):
+        told = _ask(ledger, "book", snapshot_ms=at_ms, depth=5)
+        assert told["update_id"] == book.snapshot_id(at_ms)
+        within += told["update_id"] != _ask(ledger, "book", at_ms=at_ms, depth=5)["update_id"]
+
+    assert within
+
+
 def test_a_tick_of_many_units_is_told_in_full() -> None:
     listing = Listing("BTC", "KRW", 0, 8, 90_000, 6, LISTED_MS, price_step=1000)
     market = Market(listing, 1, Library(6, coarse=True))

@@ -102,6 +102,7 @@ async def test_an_id_of_another_exchange_is_answered_with_the_ids_there_are(ask:
         ("GET ledger/trades?symbol=SYMBOL&form_id=1", 400, "Did you mean from_id?"),
         ("GET ledger/trades?symbol=SYMBOL&symbol=SYMBOL", 400, "more than once"),
         ("GET ledger/book?symbol=SYMBOL&at_ms=1&update_id=1", 400, "not both"),
+        ("GET ledger/book?symbol=SYMBOL&at_ms=1&snapshot_ms=1", 400, "not both"),
         ("GET ledger/book?symbol=SYMBOL&update_id=0", 400, "update_id must be"),
         ("GET requests?after=-1", 400, "after must be a whole number from 0"),
         ("GET requests?aftr=1", 400, "Did you mean after?"),

@@ -45,7 +45,7 @@ class Ledger:
         self._questions: Mapping[str, _Question] = {
             "trades": _Question(self._trades, rows),
             "agg_trades": _Question(self._agg_trades, rows),
-            "book": _Question(self._book, ("update_id", "at_ms", "depth")),
+            "book": _Question(self._book, ("update_id", "at_ms", "snapshot_ms", "depth")),
             "candles": _Question(self._candles, ("start_ms", "end_ms", "step_ms", "boundaries")),
             "ids": _Question(self._ids, ("at_ms",)),
             "ticker": _Question(self._ticker, ("at_ms",)),
@@ -100,19 +100,21 @@ class Ledger:
         }
 
     def _update_id(self, symbol: str, query: Query) -> int:
-        """The given update id, or that of the time on an update, where an exchange has no ids.
+        """The given update id, or that of a time, where an exchange has no ids.
 
-        A book changes in slots, and a change is sent when its slot has ended.
+        A book changes in slots, and a change is sent when its slot has ended: ``at_ms`` is the time
+        on an update. A snapshot by REST may be within a slot: ``snapshot_ms``.
         """
         book, latest_ms = self._book_of(symbol), self._latest_ms()
         listed_ms = self._markets[symbol].listing.listed_at_ms
-        if "at_ms" not in query:
+        given = [name for name in ("update_id", "at_ms", "snapshot_ms") if name in query]
+        if len(given) > 1:
+            raise BadQuestion(f"Give {' or '.join(given)}, not both.")
+        if given not in (["at_ms"], ["snapshot_ms"]):
             known = book.update_id(listed_ms // Book.SLOT_MS - 1), _last_id(book, latest_ms)
             return whole(query, "update_id", known, because=_LATER)
-        if "update_id" in query:
-            raise BadQuestion("Give update_id or at_ms, not both.")
-        at_ms = whole(query, "at_ms", (listed_ms, latest_ms), because=_LATER)
-        return _last_id(book, at_ms)
+        at_ms = whole(query, given[0], (listed_ms, latest_ms), because=_LATER)
+        return book.snapshot_id(at_ms) if given == ["snapshot_ms"] else _last_id(book, at_ms)
 
     def _candles(self, symbol: str, query: Query) -> Row:
         market, boundaries = self._markets[symbol], _boundaries(query, self._latest_ms())

@@ -1,6 +1,7 @@
 """Folders with backups for tests."""
 
 import hashlib
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -31,9 +32,11 @@ def backups(folder: Path) -> set[str]:
 
 
 def flip_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
+    """Change a file as a failing disk does: its size and its time stay."""
+    data, before = bytearray(path.read_bytes()), path.stat()
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _archives(folder: Path) -> list[Path]:

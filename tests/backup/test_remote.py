@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests import servers
 from tests.backup.folders import NOW, add_backup, backups, flip_byte, whole_backups
+from tests.waiting import PATIENCE_S
 
 from penstock.backup import local_folder
 from penstock.backup.folder import Rehearsal, write_rehearsal
@@ -21,7 +22,14 @@ from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_facts import BackupPushed, CopyDeleted, SyncFailed
 from penstock.backup.remote_folder import RemoteFolder, check_remote
 from penstock.clock import ManualClock, SystemClock
-from penstock.errors import ConfigError, PenstockError, RcloneMissing, RemoteError, SyncRunning
+from penstock.errors import (
+    ConfigError,
+    PenstockError,
+    RcloneMissing,
+    RemoteError,
+    RemoteStalled,
+    SyncRunning,
+)
 from penstock.telemetry import Fact
 
 _numbers = count()
@@ -191,6 +199,24 @@ async def test_an_rclone_without_progress_is_killed(place: Place, tmp_path: Path
     assert "no progress for 0.5 s" in report.problems[0]
     assert not _children()
     assert (await place.sync()).pushed == (name,)
+
+
+async def test_an_rclone_that_repeats_itself_makes_no_progress(tmp_path: Path) -> None:
+    line = '{"level":"notice","msg":"0 B/s","stats":{"bytes":7,"transfers":0}}'
+    said = _program(tmp_path, f"while echo '{line}' >&2; do sleep 0.05; done")
+    clock = SystemClock()
+
+    with pytest.raises(RemoteStalled):
+        await asyncio.wait_for(Rclone(said, clock, 0.5).run("copyto"), PATIENCE_S)
+
+
+async def test_a_slow_rclone_is_waited_for(tmp_path: Path) -> None:
+    line = '{"level":"notice","msg":"","stats":{"bytes":\'$n\'}}'
+    slow = _program(
+        tmp_path, f"for n in 1 2 3 4 5 6 7; do echo '{line}' >&2; sleep 0.2; done; echo done"
+    )
+
+    assert await Rclone(slow, SystemClock(), 0.7).run("copyto") == b"done\n"
 
 
 async def test_an_upload_that_differs_is_no_backup(place: Place, tmp_path: Path) -> None:

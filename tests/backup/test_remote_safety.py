@@ -110,6 +110,18 @@ async def test_no_side_loses_its_last_verified_backup(
         assert (report.deleted, report.deleted_remote) == ((), ())
 
 
+async def test_without_digests_a_copy_is_read_before_others_are_deleted(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    newest = add_backup(mine, 0)
+    add_backup(theirs, 0)
+    add_backup(theirs, 1)
+    flip_byte(theirs / newest)
+
+    await _sync(mine, FolderAsRemote(theirs, None, 10**9), 1)
+
+    assert whole_backups(mine) == whole_backups(theirs) == {newest}
+
+
 async def _sync(folder: Path, remote: RemoteFolder, keep: int) -> SyncReport:
     clock = ManualClock(round(NOW.timestamp() * 1000))
     return await RemoteSync(folder, remote, keep, clock).run()

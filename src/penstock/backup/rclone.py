@@ -124,7 +124,7 @@ class Rclone:
             while not output.ended.is_set():
                 left_s = patience_s - output.still_s()
                 if left_s <= 0:
-                    raise RemoteStalled(self._shown, patience_s)
+                    raise RemoteStalled(self._shown, patience_s, self._masked(output.last_words()))
                 await wait_for(output.ended, self._clock, left_s)
             await reading
             code = await process.wait()
@@ -132,7 +132,9 @@ class Rclone:
             reading.cancel()
             await _end(process)
         if code != 0:
-            raise RcloneFailed(self._shown, self._masked(output.reason()), code)
+            raise RcloneFailed(
+                self._shown, self._masked(output.last_words() or "rclone failed"), code
+            )
         return b"".join(output.parts)
 
     def _flags(self) -> tuple[str, ...]:
@@ -198,9 +200,9 @@ class _Output:
         elif words := " ".join(line.msg.split()):
             self._lines.append(words)
 
-    def reason(self) -> str:
-        """What it said last: why it failed."""
-        return self._lines[-1][:_WORDS_AT_MOST] if self._lines else "rclone failed without a word"
+    def last_words(self) -> str:
+        """What it said last; empty if it said nothing."""
+        return self._lines[-1][:_WORDS_AT_MOST] if self._lines else ""
 
 
 def _find(program: str) -> str:

@@ -73,7 +73,10 @@ class RemoteFolder:
             RemoteError: it does not know the remote.
         """
         await self._rclone.check_version()
-        answer = await self._rclone.run("backend features", "--", self.remote)
+        # Of the whole remote, since rclone looks whether a path is a file, and misreads a refusal.
+        name, colon, _ = self.remote[1:].partition(":")
+        whole = self.remote if self.remote.startswith("/") else f"{self.remote[0]}{name}{colon}"
+        answer = await self._rclone.run("backend features", "--", whole)
         known = self._decoded(answer, _Features).hashes or []
         self.hash_kind = next((kind for kind in HASHES if kind in known), None)
 
@@ -85,7 +88,12 @@ class RemoteFolder:
         """
         try:
             answer = await self._rclone.run(
-                "lsjson", "--files-only", "--no-mimetype", "--", self.remote
+                "lsjson",
+                "--files-only",
+                "--no-mimetype",
+                "--low-level-retries=3",
+                "--",
+                self.remote,
             )
         except RcloneFailed as error:
             if error.code != NOT_FOUND:

@@ -26,10 +26,11 @@ class RemoteError(PenstockError):
 class RemoteStalled(RemoteError):
     """rclone made no progress for too long, and was killed."""
 
-    def __init__(self, remote: str, stall_s: float) -> None:
+    def __init__(self, remote: str, stall_s: float, said: str = "") -> None:
+        after = f", after it said: {said}" if said else ""
         super().__init__(
             remote,
-            f"rclone made no progress for {stall_s:g} s and was killed",
+            f"rclone made no progress for {stall_s:g} s and was killed{after}",
             "Check the connection. The next sync continues with what is missing.",
         )
 

@@ -1,7 +1,7 @@
 """The daemons that share symbols, each with a lease in the store of live values.
 
 A lease is renewed every 2 seconds and expires after 6. Who stops removes its own at once. While the
-store does not answer, the daemons that were known last count; and so they do for 6 seconds after it
+store does not answer, the daemons that were known last count; and so they do for 4 seconds after it
 has lost its data, within which those that live renew their leases.
 """
 
@@ -17,6 +17,7 @@ from penstock.tickers.partition import Member
 
 SPACE = "members"
 RENEW_S, EXPIRY_S = 2.0, 6.0
+_RETURN_S = 4.0
 _RETRY_S = 0.5
 _LATER_MS = 50
 """How long after its expiry a lease is looked for: then it is gone for certain."""
@@ -47,7 +48,7 @@ class Membership:
             StorageError: the store does not answer.
         """
         if self._joined and await self._store.get(SPACE, self._own.id) is None:
-            self._all_count_until_ns = self._clock.monotonic_ns() + round(EXPIRY_S * 1e9)
+            self._all_count_until_ns = self._clock.monotonic_ns() + round(_RETURN_S * 1e9)
         value = LiveValue(self._own.id, msgspec.json.encode(self._own), round(EXPIRY_S * 1000))
         await self._store.put(SPACE, [value])
         found = await self._store.find(SPACE)

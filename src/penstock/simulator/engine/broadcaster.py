@@ -71,11 +71,11 @@ class Broadcaster(Sender):
 
     def behind_ms(self) -> int:
         """See ``Sender``: a busy simulator still has to send what was due before."""
-        now_ms = self._clock.now_ms()
+        where, held_ms = self._held
         left_ms = [
-            upto_ms - channel.last_ms
+            held_ms - channel.last_ms
             for (stream, _), channel in self._channels.items()
-            if (upto_ms := self._upto_ms(stream, now_ms)) < now_ms
+            if where and fnmatchcase(stream, where)
         ]
         return max(left_ms, default=0)
 

@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -61,6 +61,10 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 # Minutes of one violence each; the same seed repeats the same schedule.
 chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py $(ARGS)
+
+chaos-backup: $(READY) ## Back up a store that is written at 5,000 messages/s, kill backups, refuse bad archives; SEED=7
+	$(BIN)/pytest -q tests/backup/test_archive.py
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_KILLS=$(or $(KILLS),100) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_backup.py $(ARGS)
 
 chaos-breaker: $(READY) ## Let an exchange fail under three processes for 100 cooldowns, and kill probers; ROUNDS=100
 	PENSTOCK_TEST_ROUNDS=$(or $(ROUNDS),100) $(BIN)/pytest -s -m sample tests/chaos/test_breaker.py $(ARGS)

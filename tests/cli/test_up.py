@@ -17,7 +17,8 @@ FILE = """
 [up]
 exchanges = ["binance"]
 symbols = ["btc_usdt", "eth_usdt"]
-first_delay = 0.1
+first_delay = 1
+work = 0
 fetch = false
 tickers = false
 keep = false
@@ -89,10 +90,10 @@ def test_processes_are_supervised_through_kills_of_each_and_of_the_supervisor(
     assert code == 0, errors[-2000:]
     processes = json.loads(out)["processes"]
     assert {each["name"]: each["state"] for each in processes} == {
-        "collect:binance": "stopped", "work:0": "stopped", "serve": "stopped",
+        "collect:binance": "stopped", "serve": "stopped",
     }  # fmt: skip
     lines = [json.loads(line) for line in errors.splitlines()]
-    assert {line.get("process") for line in lines} >= {"collect:binance", "work:0", "serve"}
+    assert {line.get("process") for line in lines} >= {"collect:binance", "serve"}
     again = run("restart", "collect:binance", folder=tmp_path)
     assert again.returncode == 2
     assert "No supervisor answers on penstock-data" in again.stderr
@@ -137,11 +138,8 @@ def test_the_processes_can_be_listed_without_starting_them(
 
     assert invoke("up", "--dry-run").stdout.splitlines() == [
         "collect:binance: penstock collect binance btc_usdt eth_usdt",
-        "work:0: penstock work --slot 0",
         "serve: penstock serve",
     ]
     rows = [json.loads(line) for line in invoke("up", "--dry-run", "--json").stdout.splitlines()]
-    assert rows[1] == {
-        "name": "work:0", "command": ["penstock", "work", "--slot", "0"], "environment": {},
-    }  # fmt: skip
+    assert rows[1] == {"name": "serve", "command": ["penstock", "serve"], "environment": {}}
     assert not (tmp_path / "penstock-data").exists()

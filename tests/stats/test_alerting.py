@@ -153,7 +153,7 @@ async def read_lease(store: StateStore) -> bool:
 async def test_a_receiver_that_fails_gets_it_later_and_once(fleet: Fleet) -> None:
     one = fleet.process("one")
     await fleet.breaks()
-    for error in (NotDelivered("answered 500"), RuntimeError(SETTINGS.webhook.reveal())):
+    for error in (RuntimeError(SETTINGS.webhook.reveal()), NotDelivered("answered 500")):
         fleet.receiver.fails = error
         await fleet.steps(one, 30)
     assert fleet.named(AlertsNotSent) == 1, "it is said once"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Metrics, Settings, Up, UpExchange, load
+from penstock.config import Collect, Fetch, Metrics, Settings, Up, UpExchange, load
 from penstock.errors import ConfigError, PenstockError, UnknownChannel, UnknownExchange
 from penstock.supervisor.plan import plan_children
 
@@ -80,6 +80,17 @@ def test_each_process_has_a_metrics_port_of_its_own() -> None:
     assert ports == [str(9100 + number) for number in range(len(ports))]
     with pytest.raises(ConfigError, match=r"metrics\.port"):
         plan_children(Settings(up=settings.up, metrics=Metrics(port=65533)))
+
+
+def test_what_delivers_seldom_is_known_to() -> None:
+    def paces(channels: tuple[str, ...], fetch: Fetch) -> list[float]:
+        up = Up(exchanges=("binance",), symbols=("a_b",))
+        settings = Settings(up=up, collect=Collect(channels=channels), fetch=fetch)
+        return [plan.pace_s for plan in plan_children(settings)[1:4]]
+
+    assert paces(("trades", "candles_1h"), Fetch()) == [0, 60, 0]
+    assert paces(("candles_1h", "candles_1d"), Fetch(every=7200)) == [3600, 7200, 0]
+    assert paces(("candles_1M",), Fetch(what=("info",))) == [31 * 86400, 3600, 0]
 
 
 def test_markets_may_come_from_the_environment() -> None:

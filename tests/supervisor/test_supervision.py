@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.errors import TEMPORARY
 from penstock.resilience.backoff import Backoff
@@ -298,6 +299,7 @@ def test_one_that_never_writes_a_status_is_restarted() -> None:
 
 def test_while_the_store_does_not_answer_nobody_looks_hung() -> None:
     world = started(*ALL)
+    see(world, 10, beats=False)
     for _ in range(100):
         world.advance(5)
         world.do(world.machine.seen(None, world.now))
@@ -341,6 +343,16 @@ def test_a_quiet_market_alone_costs_a_few_restarts_and_is_never_given_up() -> No
     see(world, 10, data={COLLECT.name})
     see(world, 700)
     assert len(unhealthy(world)) == 8, "after data came, the time is short again"
+
+
+def test_one_that_delivers_every_hour_has_three_hours() -> None:
+    hourly = replace(FETCH, pace_s=3600)
+    world = started(COLLECT, hourly)
+    see(world, 3 * 3600, data={COLLECT.name})
+    assert not unhealthy(world)
+
+    see(world, 60, data={COLLECT.name})
+    assert unhealthy(world) == [hourly.name]
 
 
 @pytest.mark.parametrize("plan", [KEEP, BUS, SERVE, WORK])

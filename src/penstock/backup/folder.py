@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -17,6 +18,7 @@ from penstock.errors import BackupRunning, NoBackup, StorageError, near_matches
 from penstock.files import make_folder, replace_file
 
 REHEARSED_SUFFIX = ".verified.json"
+REHEARSAL_FOLDER = ".rehearsal"
 
 
 class Rehearsal(Struct, frozen=True, kw_only=True):
@@ -134,6 +136,8 @@ def write_rehearsal(archive: Path, result: Rehearsal) -> None:
 def clean(folder: Path) -> None:
     """Remove what killed backups left. Call it only while the folder is locked."""
     remove_partial(folder)
+    for left in folder.glob(f"*{REHEARSAL_FOLDER}*"):  # also while it was being restored
+        shutil.rmtree(left, ignore_errors=True)
     for suffix in (DIGEST_SUFFIX, REHEARSED_SUFFIX):
         for path in folder.glob(f"storage-*{suffix}"):
             archive = path.name.removesuffix(suffix)

@@ -11,7 +11,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.backup.folder import Rehearsal
+from penstock.backup.folder import REHEARSAL_FOLDER, Rehearsal
 from penstock.backup.manifest import STATE, Manifest
 from penstock.backup.restore import restore
 from penstock.clock import Clock
@@ -19,7 +19,6 @@ from penstock.errors import BadBackup, NoDataset, PenstockError
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
 
-_FOLDER = ".rehearsal"
 _SHOWN = 20
 
 
@@ -37,7 +36,7 @@ async def rehearse(
     Raises:
         StorageError: there is not enough space.
     """
-    folder = archive.parent / _FOLDER
+    folder = archive.parent / REHEARSAL_FOLDER
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
     try:

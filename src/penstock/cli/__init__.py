@@ -29,7 +29,7 @@ _COMMANDS = (
     "demo", "init", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest",
     "work", "keep", "serve", "bus", "apply", "status", "doctor", "stats", "alerts", "ticks",
     "coverage", "gaps", "verify", "tail", "replay", "export", "query", "connectors", "jobs",
-    "symbols", "markets", "log", "backup", "sim", "judge", "config",
+    "symbols", "markets", "log", "backup", "gc", "sim", "judge", "config",
 )  # fmt: skip
 
 

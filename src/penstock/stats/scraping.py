@@ -12,7 +12,7 @@ from penstock.stats.fleet import is_expected, is_up, named
 from penstock.stats.merging import ProcessText
 from penstock.stats.sockets import read_from, socket_file
 
-_TIMEOUT_S = 1.0
+_TIMEOUT_S = 3.0
 """Time in which each process has to send its metrics; all are asked at the same time."""
 
 
@@ -59,6 +59,8 @@ class FleetScraper:
         for folder in dict.fromkeys((self._folder, Path(seen.status.folder))):
             try:
                 text = await read_from(socket_file(folder, *place), self._timeout_s)
+            except TimeoutError:
+                break  # it hangs
             except OSError:
                 continue
             return ProcessText(name, text)

@@ -6,9 +6,11 @@ wall clock or a store that does not answer makes no process look dead.
 
 from typing import NamedTuple
 
-from penstock.supervisor.model import Rules, Seen
+from penstock.supervisor.model import ChildPlan, Rules, Seen
 
 _MOST_DOUBLINGS = 6
+_PACES = 3
+"""Deliveries in a row that must fail to come, of a process that delivers seldom."""
 
 
 class Unhealthy(NamedTuple):
@@ -22,13 +24,15 @@ class Unhealthy(NamedTuple):
 class HealthWatch:
     """The signs of life of one process, over all its restarts."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, plan: ChildPlan, rules: Rules) -> None:
+        self._plan, self._rules = plan, rules
+        self._no_data_after_s = max(rules.no_data_after_s, _PACES * plan.pace_s)
+        """Seconds without data after which it counts as silent."""
         self._began_ns = 0
         self._beat_ms: int | None = None
         self._beat_ns = 0
         self._data_ms: int | None = None
-        self.data_ns: int | None = None
+        self._data_ns: int | None = None
         """When data was last seen to be delivered, before or after a restart."""
         self._quiet_since_ns = 0
         self._doublings = 0
@@ -51,12 +55,15 @@ class HealthWatch:
         if not seen.is_running:
             self._quiet_since_ns = now_ns
         if seen.last_data_ms is not None and seen.last_data_ms != self._data_ms:
-            self._data_ms, self.data_ns = seen.last_data_ms, now_ns
+            self._data_ms, self._data_ns = seen.last_data_ms, now_ns
             self._quiet_since_ns, self._doublings = now_ns, 0
 
-    def problem(
-        self, now_ns: int, *, delivers: bool, others_deliver: bool | None
-    ) -> Unhealthy | None:
+    def delivered_lately(self, now_ns: int) -> bool:
+        """Whether data came so lately that its exchange is not silent."""
+        lately_ns = self._rules.no_data_after_s * 1e9
+        return self._data_ns is not None and now_ns - self._data_ns <= lately_ns
+
+    def problem(self, now_ns: int, *, others_deliver: bool | None) -> Unhealthy | None:
         """Return why the process is to be restarted; None if it is well.
 
         ``others_deliver`` says whether other processes of the same exchange lately delivered data;
@@ -70,9 +77,9 @@ class HealthWatch:
             return Unhealthy(f"wrote no status within {rules.start_timeout_s:g} s", hung=True)
         if now_ns - self._beat_ns > rules.hung_after_s * 1e9:
             return Unhealthy(f"wrote no status for {rules.hung_after_s:g} s", hung=True)
-        limit_s = rules.no_data_after_s * 2**self._doublings
+        limit_s = self._no_data_after_s * 2**self._doublings
         if (
-            not delivers
+            not self._plan.delivers
             or others_deliver is False
             or now_ns - self._quiet_since_ns <= limit_s * 1e9
         ):

@@ -23,6 +23,8 @@ class ChildPlan(Struct, frozen=True):
     words: tuple[str, ...]
     """The arguments of ``penstock``."""
     exchange: str = ""
+    pace_s: float = 0.0
+    """Seconds that usually lie between two deliveries of data, where that is known to be long."""
     environment: Mapping[str, str] = {}
     """Variables of this process alone."""
 

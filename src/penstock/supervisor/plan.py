@@ -9,9 +9,12 @@ from penstock.config import Settings, UpExchange, environment_name
 from penstock.errors import ConfigError
 from penstock.exchanges import registry
 from penstock.market import channels
+from penstock.market.interval import DAY_MS, Interval
 from penstock.resilience.backoff import Backoff
 from penstock.supervisor.model import ChildPlan, Rules
 
+_CANDLES = "candles"
+_MONTH_MS = 31 * DAY_MS
 _NOTHING = (
     "nothing is set to be collected. Name exchanges and markets, such as"
     ' exchanges = ["NAME"] and symbols = ["btc_usdt"] in the section [up] of penstock.toml;'
@@ -82,21 +85,35 @@ def _of_exchange(
         setting = f"up.symbols or up.per_exchange.{name}.symbols"
         problem = f"{name} has no markets. Name some, such as btc_usdt."
         raise ConfigError(setting, problem=problem, origin="settings")
-    channels.check(own.channels)
     if kinds["collect"]:
+        streamed = own.channels or settings.collect.channels
+        channels.check(streamed)
         chosen = ("--channels", ",".join(own.channels)) if own.channels else ()
+        pace_s = _pace_s(streamed)
         for shard, part in _divided(symbols, own.shards):
             slot = ("--slot", shard) if shard else ()
             words = ("collect", name, *part, *chosen, *slot)
-            yield ChildPlan(
-                "-".join(filter(None, (f"collect:{name}", shard))), "collect", words, name
-            )
+            process = f"collect:{name}-{shard}" if shard else f"collect:{name}"
+            yield ChildPlan(process, "collect", words, name, pace_s)
     if kinds["fetch"]:
-        yield ChildPlan(f"fetch:{name}", "fetch", ("fetch", name, *symbols), name)
+        only_info = settings.fetch.what == ("info",)
+        pace_s = settings.fetch.info_every if only_info else settings.fetch.every
+        yield ChildPlan(f"fetch:{name}", "fetch", ("fetch", name, *symbols), name, pace_s)
     if kinds["tickers"]:
         daemon = registry.file_name(name)
         words = ("tickers", name, "--symbols", ",".join(symbols), "--name", daemon)
         yield ChildPlan(f"tickers:{name}", "tickers", words, name)
+
+
+def _pace_s(names: Sequence[str]) -> float:
+    """Seconds between two records, where all channels are candles; a candle comes when it ends."""
+    lengths_ms = [
+        Interval.parse(length).fixed_ms or _MONTH_MS
+        for name in names
+        for channel, _, length in [name.partition("_")]
+        if channel == _CANDLES
+    ]
+    return min(lengths_ms) / 1000 if lengths_ms and len(lengths_ms) == len(names) else 0.0
 
 
 def _divided(symbols: Sequence[str], shards: int) -> Iterator[tuple[str, tuple[str, ...]]]:

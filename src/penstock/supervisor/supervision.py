@@ -26,7 +26,7 @@ class Supervision:
         self.children = {plan.name: Child(plan, rules, random, emit) for plan in plans}
         """By name."""
         self._rules, self._emit = rules, emit
-        self._watches = {plan.name: HealthWatch(rules) for plan in plans}
+        self._watches = {plan.name: HealthWatch(plan, rules) for plan in plans}
         self._looked_ns: int | None = None
         self._phases: list[int] | None = None
         """The phases of stopping that are left; None while it runs."""
@@ -111,7 +111,6 @@ class Supervision:
             if child.state == "running":
                 found = self._watches[name].problem(
                     now_ns,
-                    delivers=child.plan.delivers,
                     others_deliver=self._others_deliver(child.plan, now_ns),
                 )
                 if found is not None:
@@ -123,12 +122,11 @@ class Supervision:
         if not plan.exchange:
             return None
         others = [
-            self._watches[name].data_ns
+            self._watches[name]
             for name, child in self.children.items()
             if child.plan.exchange == plan.exchange and name != plan.name
         ]
-        oldest_ns = now_ns - self._rules.no_data_after_s * 1e9
-        return any(at is not None and at >= oldest_ns for at in others) if others else None
+        return any(each.delivered_lately(now_ns) for each in others) if others else None
 
     def _each(self, names: Iterable[str], do: Callable[[Child], list[Command]]) -> list[Command]:
         if self._phases is not None:

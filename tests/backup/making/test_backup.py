@@ -133,6 +133,8 @@ async def test_what_a_killed_backup_left_is_removed(world: World) -> None:
     world.backups.mkdir()
     (world.backups / ".partial-1-storage-2026-01-01T00-00-00-000.tar.gz").write_bytes(b"half")
     (world.backups / "storage-2026-01-01T00-00-00-000.tar.gz.sha256").write_text("no archive")
+    (world.backups / ".rehearsal" / "log").mkdir(parents=True)
+    (world.backups / ".restoring-.rehearsal-7").mkdir()
     (world.backups / "notes.txt").write_text("of the user")
     (world.data / "checkpoints" / "old" / "log").mkdir(parents=True)
 

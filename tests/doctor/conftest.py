@@ -19,8 +19,9 @@ async def simulate() -> AsyncIterator[Simulate]:
     """Start a simulated exchange for the length of a test."""
     servers: list[SimulatorServer] = []
 
-    async def start(exchange: str = "binance") -> SimulatorServer:
-        server = build_simulator(Simulator(port=0), SystemClock(), exchange=exchange)
+    async def start() -> SimulatorServer:
+        settings = Simulator(port=0, symbols=("btc_usdt",), uplink_ms=0, latency_ms=1)
+        server = build_simulator(settings, SystemClock(), exchange="binance")
         await server.start()
         servers.append(server)
         return server

@@ -126,17 +126,17 @@ def many(count: int, of: str = "sim") -> list[Registration]:
 
 
 async def test_many_are_registered_report_and_stop_in_a_batch_each(cache: ProcessCache) -> None:
-    # More than one script call of Redis.
-    ids = await cache.register_processes(many(1000))
-    assert len(set(ids)) == 1000
+    # More than one script call of Redis, and more than one batch.
+    ids = await cache.register_processes(many(1500))
+    assert len(set(ids)) == 1500
     assert [each.process_id for each in await cache.get_active_processes()] == sorted(ids)
 
     reports = [ProcessReport(process_id=each, status=RUNNING, message="ok") for each in ids]
-    assert await cache.update_processes(reports) == [Outcome.WRITTEN] * 1000
-    assert await cache.update_processes(reports) == [Outcome.NOT_DUE] * 1000
+    assert await cache.update_processes(reports) == [Outcome.WRITTEN] * 1500
+    assert await cache.update_processes(reports) == [Outcome.NOT_DUE] * 1500
     assert {(status, words) for _, status, words in await states(cache)} == {(RUNNING, "ok")}
 
-    assert await cache.stop_processes(ids[1:]) == 999
+    assert await cache.stop_processes(ids[1:]) == 1499
     assert [each.process_id for each in await cache.get_active_processes()] == ids[:1]
 
 

@@ -5,7 +5,7 @@ component. Who registers a component again takes its entry over: a later report 
 ignored. An entry is written at most every ``BEAT_S`` seconds, and at once when its status changes.
 After three missed beats it is stale, and is no longer active; after ten it is removed.
 
-Each call has a form for many entries, which are read and written in one batch.
+Each call has a form for many entries, which are read and written in batches.
 """
 
 import os
@@ -38,6 +38,8 @@ from penstock.storage.cache import LiveValue
 
 SPACE = "processes"
 _STALE_BEATS, _KEPT_BEATS = 3, 10
+_AT_ONCE = 1000
+"""The most entries in one batch, for which the store has a time limit."""
 
 # A registration has a number: the store's time, and chance for those at the same time.
 _LINE, _CHANCE_BITS = "r", 20
@@ -92,7 +94,7 @@ class ProcessCache(LiveCache):
         return process_id
 
     async def register_processes(self, registrations: Sequence[Registration]) -> list[str]:
-        """Register many as one batch; return the id of each. See ``register_process``.
+        """Register many in batches; return the id of each. See ``register_process``.
 
         Raises:
             BadProcess: an argument is invalid. Nothing was changed.
@@ -101,9 +103,8 @@ class ProcessCache(LiveCache):
         checked = [(key_of(each), each, checked_params(each.params)) for each in registrations]
         if not checked:
             return []
-        store = self._opening.store
-        there = await store.get_many(SPACE, [key for key, _, _ in checked])
-        now = await store.now_ms() << _CHANCE_BITS
+        there = await self._read([key for key, _, _ in checked])
+        now = await self._opening.store.now_ms() << _CHANCE_BITS
         # Also if the store's clock was set back, or a component is named twice.
         least = {found.key: found.number + 1 for found in there if found is not None}
         infos: list[ProcessInfo] = []
@@ -146,7 +147,7 @@ class ProcessCache(LiveCache):
         return outcome is Outcome.WRITTEN
 
     async def update_processes(self, reports: Sequence[ProcessReport]) -> list[Outcome]:
-        """Report for many as one batch; return what became of each. See ``update_process``.
+        """Report for many in batches; return what became of each. See ``update_process``.
 
         Raises:
             BadProcess: a status is none, or parameters are invalid. Nothing was changed.
@@ -190,7 +191,7 @@ class ProcessCache(LiveCache):
         return await self.stop_processes([process_id], message) == 1
 
     async def stop_processes(self, process_ids: Iterable[str], message: str = "Stopped") -> int:
-        """Report that many have stopped, as one batch; return how many. See ``stop_process``.
+        """Report that many have stopped, in batches; return how many. See ``stop_process``.
 
         Raises:
             StoreUnreachable, StorageFull, LoginRejected: the store does not take them all.
@@ -235,7 +236,7 @@ class ProcessCache(LiveCache):
         """
         keys = {each: each.rpartition("@")[0] for each in process_ids}
         asked = [key for each, key in keys.items() if self._remembered(key, each) is None]
-        there = await self._opening.store.get_many(SPACE, asked) if asked else []
+        there = await self._read(asked)
         found = {each.key: self._info(each) for each in there if each is not None}
         last: dict[str, _Last | Outcome] = {}
         for each, key in keys.items():
@@ -255,10 +256,20 @@ class ProcessCache(LiveCache):
             return None
         return known[0], (self._clock.monotonic_ns() - known[1]) // 1_000_000
 
+    async def _read(self, keys: Sequence[str]) -> list[LiveValue | None]:
+        store, found = self._opening.store, list[LiveValue | None]()
+        for at in range(0, len(keys), _AT_ONCE):
+            found += await store.get_many(SPACE, keys[at : at + _AT_ONCE])
+        return found
+
     async def _write(self, infos: Sequence[ProcessInfo]) -> list[bool]:
-        """Write entries as one batch; return of each whether it was not taken over."""
-        if not infos:
-            return []
+        """Write entries; return of each whether it was not taken over."""
+        written: list[bool] = []
+        for at in range(0, len(infos), _AT_ONCE):
+            written += await self._write_batch(infos[at : at + _AT_ONCE])
+        return written
+
+    async def _write_batch(self, infos: Sequence[ProcessInfo]) -> list[bool]:
         ttl_ms = round(self._beat_s * _KEPT_BEATS * 1000)
         values: list[LiveValue] = []
         before: dict[str, tuple[ProcessInfo, int] | None] = {}

@@ -31,8 +31,6 @@ from penstock.tickers.model import TickerSymbol
 
 _BEAT_NS = round(BEAT_S * 1_000_000_000)
 _LOOK_S = 1.0
-_AT_ONCE = 1000
-"""The most entries in one batch; it is written in a time that the store bounds."""
 _CLOSE_S = 5.0
 
 
@@ -185,8 +183,7 @@ class SymbolEntries:
             ids = [entry.process_id for entry in gone if entry.process_id is not None]
             with suppress(StorageError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
-                    for at in range(0, len(ids), _AT_ONCE):
-                        await self._processes.stop_processes(ids[at : at + _AT_ONCE])
+                    await self._processes.stop_processes(ids)
 
     async def close(self) -> None:
         """Show all symbols as stopped."""
@@ -195,16 +192,11 @@ class SymbolEntries:
     async def _write_due(self) -> None:
         now_ns = self._clock.monotonic_ns()
         due = [entry for entry in self._entries.values() if entry.due(now_ns)]
-        for at in range(0, len(due), _AT_ONCE):
-            async with self._turn:
-                # Some may have been stopped while this waited.
-                await self._write(
-                    [
-                        entry
-                        for entry in due[at : at + _AT_ONCE]
-                        if self._entries.get(entry.symbol.symbol) is entry
-                    ]
-                )
+        async with self._turn:
+            # Some may have been stopped while this waited.
+            await self._write(
+                [each for each in due if self._entries.get(each.symbol.symbol) is each]
+            )
 
     async def _write(self, entries: Sequence[_Entry]) -> None:
         """Write entries; register those that are new, were removed, or were taken over.

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,8 +46,8 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     """
     clock, stop = SystemClock(), asyncio.Event()
     stop_on_signals(stop)
-    async with simulators_of(plan, exchanges) as started:
-        environment = _environment(plan, started)
+    async with simulators_of(plan, exchanges) as started, _temporary_folder() as backups:
+        environment = _environment(plan, started, backups)
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
             demo = _Supervised(plan, environment, stop, clock)
@@ -67,7 +68,21 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     return {**done, **_summary(found)}
 
 
-def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, str]:
+@asynccontextmanager
+async def _temporary_folder() -> AsyncIterator[str]:
+    with TemporaryDirectory(prefix="penstock-demo-backups-") as folder:
+        yield folder
+
+
+def _free_port() -> int:
+    """A port that is free now. It stays the same over restarts, as an operator's would."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _environment(plan: DemoPlan, started: Mapping[str, Started], backups: str) -> dict[str, str]:
     addresses = {name: each.listening for name, each in started.items()}
     markets = {name: {"symbols": each.symbols} for name, each in started.items()}
     return {
@@ -75,7 +90,8 @@ def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, st
         environment_name("live.url"): f"sqlite:{plan.folder / 'live.db'}",
         environment_name("up.exchanges"): ",".join(started),
         environment_name("up.per_exchange"): msgspec.json.encode(markets).decode(),
-        environment_name("api.port"): "0",
+        environment_name("api.port"): str(_free_port()),
+        environment_name("backup.folder"): backups,
         environment_name("fetch.every"): "10",
         # Polled trades would begin before those of the collectors, and a gap lie between them.
         environment_name("fetch.what"): "book,info,tickers",
@@ -124,7 +140,7 @@ class _Supervised:
         began_ns = self._clock.monotonic_ns()
         write(f"Recording for {self._plan.seconds:g} s; every process is killed once …\n")
         killed = await self._kill_each()
-        verified = await self._back_up()
+        verified = await self._is_backed_up()
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
@@ -154,18 +170,13 @@ class _Supervised:
         finally:
             await store.close()
 
-    async def _back_up(self) -> bool:
+    async def _is_backed_up(self) -> bool:
         """Make a backup, which is restored to a temporary folder and checked, and verify it."""
-        with TemporaryDirectory(prefix="penstock-demo-backup-") as folder:
-            words = [*self._plan.base, "backup"]
-            options = ["--folder", folder]
-            return not (
-                await self._exit_code([*words, "run", "--rehearse", *options])
-                or await self._exit_code([*words, "verify", *options])
-            )
+        made = await self._exit_code("backup", "run", "--rehearse")
+        return not (made or await self._exit_code("backup", "verify"))
 
-    async def _exit_code(self, words: Sequence[str]) -> int:
-        async with running(words, self._environment) as process:
+    async def _exit_code(self, *words: str) -> int:
+        async with running([*self._plan.base, *words], self._environment) as process:
             return await process.wait()
 
     async def _kill_each(self) -> int:

@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +32,7 @@ _START_S = 120.0
 _STOP_S = 60.0
 _REPORT_S = 60.0
 _POLL_S = 0.5
+_BACKUP_ATTEMPTS, _BACKUP_S = 5, 3.0
 _KILLING = 0.7
 """The share of the demo in which processes are killed; in the rest they recover."""
 _PRODUCERS = ("collect", "fetch", "tickers")
@@ -44,9 +45,14 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     Raises:
         PenstockError: a simulator, the supervisor or a judge failed.
     """
+    with TemporaryDirectory(prefix="penstock-demo-backups-") as backups:
+        return await _run(plan, exchanges, backups)
+
+
+async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str) -> dict[str, Any]:
     clock, stop = SystemClock(), asyncio.Event()
     stop_on_signals(stop)
-    async with simulators_of(plan, exchanges) as started, _temporary_folder() as backups:
+    async with simulators_of(plan, exchanges) as started:
         environment = _environment(plan, started, backups)
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
@@ -66,12 +72,6 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
 
         found = await of_each(exchanges, judge_one)
     return {**done, **_summary(found)}
-
-
-@asynccontextmanager
-async def _temporary_folder() -> AsyncIterator[str]:
-    with TemporaryDirectory(prefix="penstock-demo-backups-") as folder:
-        yield folder
 
 
 def _free_port() -> int:
@@ -172,8 +172,11 @@ class _Supervised:
 
     async def _is_backed_up(self) -> bool:
         """Make a backup, which is restored to a temporary folder and checked, and verify it."""
-        made = await self._exit_code("backup", "run", "--rehearse")
-        return not (made or await self._exit_code("backup", "verify"))
+        for _ in range(_BACKUP_ATTEMPTS):
+            if await self._exit_code("backup", "run", "--rehearse") == 0:
+                return await self._exit_code("backup", "verify") == 0
+            await self._clock.sleep(_BACKUP_S)  # the keeper may be making one
+        return False
 
     async def _exit_code(self, *words: str) -> int:
         async with running([*self._plan.base, *words], self._environment) as process:

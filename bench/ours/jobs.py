@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg
 
+from penstock.cli.memory import keep_for_good
 from penstock.ingest.registry import kinds
 from penstock.jobs.leases import JobQueue, Leases
 from penstock.jobs.model import NewJob, Schedule
@@ -156,6 +157,7 @@ async def measure(asked: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
+    keep_for_good()  # as every process of ours does when it starts
     for line in sys.stdin:
         print(json.dumps(asyncio.run(measure(json.loads(line)))), flush=True)
 

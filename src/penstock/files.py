@@ -6,9 +6,12 @@ name is on the disk only once its folder is synced. Every small file of penstock
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_PARTIAL = re.compile(r"\..+\.\d+")
 
 
 def make_folder(folder: Path) -> None:
@@ -37,6 +40,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file of this name was being written here: it stays only if the process is killed.
+
+    The name ends with the id of that process.
+    """
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def replace_file(path: Path, data: bytes) -> None:

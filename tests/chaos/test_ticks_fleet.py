@@ -52,8 +52,11 @@ class Observer(threading.Thread):
     def run(self) -> None:
         streams = [f"{each.symbol.base.lower()}usdt@bookTicker" for each in SYMBOLS]
         while not self.ended.wait(POLL_S):
-            with urlopen(f"{self._address}/_sim/connections", timeout=PATIENCE_S) as answer:
-                told = json.load(answer)["open"]
+            try:
+                with urlopen(f"{self._address}/_sim/connections", timeout=PATIENCE_S) as answer:
+                    told = json.load(answer)["open"]
+            except OSError:
+                continue  # the machine is busy
             counts = Counter(name for each in told for name in each["streams"])
             now_s = time.monotonic()
             for name in streams:
@@ -77,6 +80,14 @@ async def until_even(observer: Observer) -> float:
         assert passed_s < PATIENCE_S, Counter(observer.counts.values())
         await asyncio.sleep(POLL_S)
     return time.monotonic() - began
+
+
+async def until_seen(observer: Observer) -> None:
+    """Wait until it has seen that a daemon was killed."""
+    deadline, before = time.monotonic() + PATIENCE_S, observer.counts
+    while observer.counts is before or observer.is_even:
+        assert time.monotonic() < deadline, "the observer is blind"
+        await asyncio.sleep(POLL_S)
 
 
 async def kill_again_and_again(folder: Path) -> dict[str, Any]:
@@ -113,10 +124,7 @@ async def kill_again_and_again(folder: Path) -> dict[str, Any]:
             daemons.remove(victim := luck.choice(daemons))
             victim.kill()
             await victim.wait()
-            before = observer.counts
-            # Until the observer has seen the loss. It is a thread, and tells nobody.
-            while observer.counts is before or observer.is_even:  # noqa: ASYNC110
-                await asyncio.sleep(POLL_S)
+            await until_seen(observer)
             taken_over_s.append(round(await until_even(observer), 1))
             daemons.append(await begin())
             # The newcomer takes its part, and the others leave it.

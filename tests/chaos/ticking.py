@@ -54,12 +54,18 @@ class Market:
             return await answer.json(content_type=None)
 
     async def hold(self, http: aiohttp.ClientSession, where: str) -> int:
-        """Let streams stand still; return since when."""
+        """Let streams stand still; return since when, once everything before that was sent."""
         body = json.dumps({"streams": where})
-        async with http.post(f"{self.address}/_sim/hold", data=body) as answer:
-            assert answer.status == 200, await answer.text()
-            at_ms: int = (await answer.json(content_type=None))["at_ms"]
-        return at_ms
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            async with http.post(f"{self.address}/_sim/hold", data=body) as answer:
+                assert answer.status == 200, await answer.text()
+                told = await answer.json(content_type=None)
+            if not told["behind_ms"]:
+                at_ms: int = told["at_ms"]
+                return at_ms
+            assert time.monotonic() < deadline, told
+            await asyncio.sleep(0.01)
 
     async def truth(self, http: aiohttp.ClientSession, at_ms: int) -> dict[str, dict[str, Any]]:
         """The true ticker of every symbol at a time, by key."""

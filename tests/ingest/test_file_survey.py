@@ -14,7 +14,8 @@ from penstock.cli.plan_view import plan_lines
 from penstock.clock import SystemClock
 from penstock.exchanges.bulk_files import whole_days
 from penstock.ingest.file_cover import are_files_cheaper, cover_of
-from penstock.ingest.file_source import FolderSource, MirrorSource
+from penstock.ingest.file_mirror import MirrorSource
+from penstock.ingest.file_source import FolderSource
 from penstock.ingest.planner import Survey, plan, plan_all
 from penstock.ingest.published_files import PublishedFiles, SizedFile
 from penstock.ingest.survey import survey

@@ -19,8 +19,9 @@ from penstock.config import Collect, Ingest, Requests, Settings
 from penstock.errors import BadFile, ConfigError, NoAnswer, StorageError, StorageFull
 from penstock.exchanges.binance.files import FILES
 from penstock.exchanges.bulk_files import FileSpan, months, whole_days
-from penstock.ingest import file_source
-from penstock.ingest.file_source import FileSource, FolderSource, MirrorSource, source_of
+from penstock.ingest import file_mirror
+from penstock.ingest.file_mirror import MirrorSource
+from penstock.ingest.file_source import FileSource, FolderSource, source_of
 from penstock.ingest.published_files import PublishedFiles
 from penstock.market.events import Trade
 from penstock.market.interval import DAY_MS, Interval
@@ -215,7 +216,7 @@ async def test_a_failure_is_repeated_and_a_refusal_is_told(
 async def test_a_download_without_an_end_is_stopped(
     mirror: Mirror, source: MirrorSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_source, "_LARGEST", 5_000_000)
+    monkeypatch.setattr(file_mirror, "_LARGEST", 5_000_000)
 
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -23,8 +23,8 @@ def give_back_large_pieces() -> None:
 def keep_for_good() -> None:
     """Exclude all existing objects from later garbage collections.
 
-    A simulator's markets exist as long as it runs. Scanning them takes longer than most requests,
-    and blocks all others meanwhile.
+    Modules, and a simulator's markets, exist as long as the process runs. Scanning them takes
+    longer than most requests, and blocks all others meanwhile.
     """
     gc.collect()
     gc.freeze()

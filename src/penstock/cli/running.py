@@ -14,6 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from penstock.cli.fitting import Viewport
+from penstock.cli.memory import keep_for_good
 from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
 from penstock.errors import TEMPORARY, PenstockError, may_pass
@@ -76,6 +77,7 @@ def last_words_logged() -> Iterator[None]:
 
 def run_process(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; exit with 1 after a second signal."""
+    keep_for_good()
     try:
         return asyncio.run(main)
     except asyncio.CancelledError:

@@ -1,7 +1,8 @@
 """The job model, as it is stored and as clients see it.
 
 A job is one document, with the fields of its definition (what, where, how often) and of its
-progress (state, cursor, lease). Times are milliseconds of the store's clock.
+progress (state, cursor, lease). Times are milliseconds of the store's clock. Parts without
+containers are not garbage collected: thousands of jobs are read at a time.
 """
 
 from typing import Annotated, Any, Literal
@@ -19,14 +20,14 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Priority = Annotated[int, Meta(ge=0, le=100)]
 
 
-class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """How often a job runs."""
 
     mode: Literal["interval"] = "interval"
     interval_ms: Annotated[int, Meta(ge=1_000, le=366 * 86_400_000)]
 
 
-class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The position of a job that advances in time. Everything before it is durable."""
 
     since_ms: Instant | None = None
@@ -40,7 +41,7 @@ class Cursor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     done: bool = False
 
 
-class JobStats(Struct, frozen=True, kw_only=True):
+class JobStats(Struct, frozen=True, kw_only=True, gc=False):
     """Counts of runs, and the latest results."""
 
     runs: int = 0
@@ -51,7 +52,7 @@ class JobStats(Struct, frozen=True, kw_only=True):
     last_error: str | None = None
 
 
-class JobLock(Struct, frozen=True, kw_only=True):
+class JobLock(Struct, frozen=True, kw_only=True, gc=False):
     """The holder of the job, and when its lease expires unless renewed."""
 
     locked_by: str | None = None
@@ -79,7 +80,7 @@ class JobProgress(Struct, frozen=True, kw_only=True):
     """By log and slot, the last record number assigned to its records there."""
 
 
-class JobEvent(Struct, frozen=True, kw_only=True):
+class JobEvent(Struct, frozen=True, kw_only=True, gc=False):
     """An event in the history of a job."""
 
     at: int

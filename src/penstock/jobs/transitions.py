@@ -16,16 +16,17 @@ from penstock.storage.state import Patch
 from penstock.storage.state.documents import Add, StoreNow
 
 _LONGEST_ERROR = 2_000
+_ONE_MORE, _NOW = Add(1), StoreNow()
 
 
 def claimed(worker: str, lease_ms: int) -> Patch:
     """A run starts."""
     return {
         "state": "running",
-        "fence": Add(1),
-        "unsettled": Add(1),
+        "fence": _ONE_MORE,
+        "unsettled": _ONE_MORE,
         "lock.locked_by": worker,
-        "stats.last_run_at": StoreNow(),
+        "stats.last_run_at": _NOW,
         **_renewal(lease_ms),
     }
 
@@ -45,8 +46,8 @@ def finished(job: Job, at_ms: int) -> Patch:
         # This also completes a manual run.
         "claim_priority": job.priority,
         "attempts": 0,
-        "stats.runs": Add(1),
-        "stats.success": Add(1),
+        "stats.runs": _ONE_MORE,
+        "stats.success": _ONE_MORE,
         "stats.last_success_at": at_ms,
         "stats.last_error": None,
     }
@@ -58,8 +59,8 @@ def failed(job: Job, at_ms: int, reason: str, retry_ms: int | None) -> Patch:
         **_unlocked(job, at_ms, "failed", reason, due_ms=retry_ms),
         "state": "failed" if retry_ms is None else "idle",
         "attempts": job.attempts + 1,
-        "stats.runs": Add(1),
-        "stats.fail": Add(1),
+        "stats.runs": _ONE_MORE,
+        "stats.fail": _ONE_MORE,
         "stats.last_error": reason[:_LONGEST_ERROR],
     }
 
@@ -109,15 +110,16 @@ def with_event(job: Job, at_ms: int, what: str, detail: str = "") -> Job:
 
 def worker_events_of(job: Job) -> list[Any]:
     """The latest events of workers, as they are stored."""
-    kept = [event for event in job.events if event.by][-EVENTS_KEPT // 2 :]
-    return [msgspec.to_builtins(event) for event in kept]
+    kept = [event for event in job.events if event.by]
+    documents: list[Any] = msgspec.to_builtins(kept[-EVENTS_KEPT // 2 :])
+    return documents
 
 
 def _renewal(lease_ms: int) -> Patch:
     return {
         "lock.lock_until": StoreNow(lease_ms),
         "wake_at": StoreNow(lease_ms),
-        "updated_at": StoreNow(),
+        "updated_at": _NOW,
     }
 
 
@@ -134,11 +136,11 @@ def _unlocked(job: Job, at_ms: int, what: str, detail: str = "", *, due_ms: int 
     patch = {
         **_work(with_event(job, at_ms, what, detail)),
         # Incremented here too: a heartbeat still under way must not renew the lease.
-        "fence": Add(1),
+        "fence": _ONE_MORE,
         "lock": {"locked_by": None, "lock_until": None},
         "unsettled": 0,
         "wake_at": due_ms,
-        "updated_at": StoreNow(),
+        "updated_at": _NOW,
     }
     if due_ms is not None:
         patch["next_run_at"] = due_ms

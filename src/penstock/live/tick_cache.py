@@ -103,13 +103,18 @@ class TickCache(LiveCache):
             BadTick: one of them is no tick. Nothing was stored.
             StoreUnreachable, StorageFull, LoginRejected: the store does not take them.
         """
+        return await self.set_checked([check_tick(ticker) for ticker in tickers])
+
+    async def set_checked(self, tickers: Iterable[Ticker]) -> int:
+        """Like ``set_tickers``, for ticks that ``check_tick`` has returned."""
         now_ns = self._clock.now_ns()
-        values = [self._value(check_tick(ticker), now_ns) for ticker in tickers]
+        values = [self._value(ticker, now_ns) for ticker in tickers]
         return await self._opening.store.put(SPACE, values)
 
-    def expired(self, ticker: Ticker) -> bool:
-        """Whether a tick is too old to be stored."""
-        return _age_ms(ticker, self._clock.now_ns()) >= self._ttl_ms
+    def unexpired(self, tickers: Iterable[Ticker]) -> list[Ticker]:
+        """Those that are not too old to be stored."""
+        oldest_ns = self._clock.now_ns() - self._ttl_ms * 1_000_000
+        return [ticker for ticker in tickers if ticker.received_at_ns > oldest_ns]
 
     def aged(self, tick: Tick, by_ms: int) -> Tick | None:
         """A tick that was read some time ago, as it is now; None if it has expired since."""
@@ -234,4 +239,5 @@ def _symbol(symbol: object) -> Symbol:
 
 
 def _age_ms(ticker: Ticker, now_ns: int) -> int:
-    return max(now_ns - ticker.received_at_ns, 0) // 1_000_000
+    age_ns = now_ns - ticker.received_at_ns
+    return age_ns // 1_000_000 if age_ns > 0 else 0

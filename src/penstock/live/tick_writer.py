@@ -149,11 +149,11 @@ class TickWriter:
                 await self._clock.sleep(max(self._interval_s - spent_s, 0.0))
 
     async def _write(self, tickers: list[Ticker]) -> None:
-        fresh = [ticker for ticker in tickers if not self._cache.expired(ticker)]
+        fresh = self._cache.unexpired(tickers)
         self.counts.expired += len(tickers) - len(fresh)
         try:
             if fresh:
-                await self._cache.set_tickers(fresh)
+                await self._cache.set_checked(fresh)
         except StorageError as error:
             await self._failed(fresh, error)
             return

@@ -193,9 +193,9 @@ class ExchangeTickers:
         fresh = [each for each in symbols if each not in failures and each in self.wanted]
         if fresh:
             streams.add(_stream_keys(fresh))
+            self.collecting.update(fresh)
             if self._stalls is not None:
                 self._stalls.expect(fresh)
-            self.collecting.update(fresh)
             self._emit(SymbolsSubscribed(exchange=self._exchange.name, count=len(fresh)))
         return {symbol: error for symbol, error in failures.items() if symbol in self.wanted}
 

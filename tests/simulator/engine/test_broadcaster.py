@@ -321,7 +321,10 @@ async def test_held_streams_stand_still_and_go_on_without_what_they_missed(
     await clock.advance(0.1)
     assert broadcaster.hold("a*") == clock.now_ms()
     await clock.advance(0.1)
+    assert broadcaster.behind_ms() == 100
     await broadcaster.tick()
+    assert broadcaster.behind_ms() == 0
+    assert broadcaster.hold("a*") == clock.now_ms() - 100, "it stays where it is"
     late, _ = _client(3, "a@n")
     broadcaster.attach(late)
     await broadcaster.tick()

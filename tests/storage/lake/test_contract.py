@@ -218,6 +218,8 @@ def test_vacuum_removes_what_no_version_uses(lake: Lake) -> None:
 
     assert lake.vacuum(TRADES, 168) == 0, "they are too young"
     assert lake.vacuum(TRADES, 0, dry_run=True) == 2
+    assert len(lake.unused_files(TRADES, 0)) == 2
+    assert lake.unused_files(TRADES, 168) == []
     assert lake.vacuum(TRADES, 0) == 2
     assert lake.equal(TRADES, rows)
 

@@ -57,14 +57,27 @@ class Broadcaster(Sender):
     def hold(self, where: str) -> int:
         """Let the streams whose names match a pattern stand still; return the time they stop at.
 
-        Those that were held before go on, without the frames that were due meanwhile.
+        Those that were held before go on, without the frames that were due meanwhile; with the same
+        pattern they stay where they are.
         """
+        if where and where == self._held[0]:
+            return self._held[1]
         now_ms = self._clock.now_ms()
         for (stream, _), channel in self._channels.items():
             if self._upto_ms(stream, now_ms) < now_ms:
                 channel.last_ms = now_ms
         self._held = (where, now_ms)
         return now_ms
+
+    def behind_ms(self) -> int:
+        """See ``Sender``: a busy simulator still has to send what was due before."""
+        now_ms = self._clock.now_ms()
+        left_ms = [
+            upto_ms - channel.last_ms
+            for (stream, _), channel in self._channels.items()
+            if (upto_ms := self._upto_ms(stream, now_ms)) < now_ms
+        ]
+        return max(left_ms, default=0)
 
     def _upto_ms(self, stream: str, now_ms: int) -> int:
         """The time up to which a stream is sent."""

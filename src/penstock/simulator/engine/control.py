@@ -178,7 +178,8 @@ class Control:
         at_ms = self._engine.broadcaster.hold(wanted.streams)
         if at_ms is None:
             raise BadQuestion("A recording is replayed here, and its streams cannot be held.")
-        return {"streams": wanted.streams, "at_ms": at_ms}
+        behind_ms = self._engine.broadcaster.behind_ms()
+        return {"streams": wanted.streams, "at_ms": at_ms, "behind_ms": behind_ms}
 
     def _unban(self, *_: object) -> object:
         banned = self._engine.limiter.banned(self._engine.clock.now_ms())

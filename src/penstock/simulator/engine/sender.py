@@ -61,6 +61,10 @@ class Sender(ABC):
         """Send nothing more of some streams; None if this sender cannot do that."""
         return None
 
+    def behind_ms(self) -> int:
+        """How far the streams that were told to stand still are from there."""
+        return 0
+
     def put(self, client: Client, stream: str, payload: bytes) -> None:
         """Send one client a frame of a stream, with the next tick."""
         wrapped = client.subscriber.wrapped

@@ -4,8 +4,8 @@ A value is a JSON document under a key of its own, which Redis expires. A batch 
 or a pipeline of them, which also publishes what changed. Ages are measured by Redis's clock.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -118,12 +118,12 @@ class RedisBackend:
         return self._where
 
     async def open(self) -> None:
-        async with self._failures_named():
+        with self._failures_named():
             await self._client.ping()
 
     async def put(self, space: str, values: Sequence[LiveValue]) -> int:
         calls = [self._put_call(space, part) for part in _parts(values)]
-        async with self._failures_named():
+        with self._failures_named():
             if len(calls) == 1 or not self._has_pipelines:
                 return self._counted([await self._client.eval(*call) for call in calls])
             pipeline = self._client.pipeline(transaction=False)
@@ -152,7 +152,7 @@ class RedisBackend:
 
     def _put_call(self, space: str, values: Sequence[LiveValue]) -> list[str | int | bytes]:
         keys = self._keys(space, [value.key for value in values])
-        return [PUT, len(keys), *keys, *map(_argument, values), self._sent_ms()]
+        return [PUT, len(keys), *keys, b"".join(map(_argument, values)), self._sent_ms()]
 
     def _keys(self, space: str, keys: Sequence[str]) -> list[str]:
         """The keys of values in Redis, and last that of their space."""
@@ -161,7 +161,7 @@ class RedisBackend:
 
     async def get(self, space: str, keys: Sequence[str]) -> list[LiveValue | None]:
         found = list[LiveValue | None]()
-        async with self._failures_named():
+        with self._failures_named():
             for part in _parts(keys):
                 names = self._keys(space, part)
                 now_ms, documents = await self._client.eval(READ, len(names), *names)
@@ -169,7 +169,7 @@ class RedisBackend:
         return found
 
     async def find(self, space: str) -> list[LiveValue]:
-        async with self._failures_named():
+        with self._failures_named():
             members = await self._client.smembers(f"{self._prefix}:{space}")
             keys = [member.decode(errors="replace") for member in members]
             found = await self.get(space, keys)
@@ -178,7 +178,7 @@ class RedisBackend:
         return [value for value in found if value is not None]
 
     async def remove(self, space: str, keys: Sequence[str]) -> None:
-        async with self._failures_named():
+        with self._failures_named():
             await self._each(REMOVE, space, keys)
 
     async def _each(self, script: str, space: str, keys: Sequence[str]) -> None:
@@ -187,13 +187,17 @@ class RedisBackend:
             await self._client.eval(script, len(names), *names)
 
     async def now_ms(self) -> int:
-        async with self._failures_named():
+        with self._failures_named():
             # Of the server that has the keys: in a cluster they differ.
             now_ms, _ = await self._client.eval(READ, 2, *self._keys("", ["-"]))
             return int(now_ms)
 
     async def watch(self, space: str, deliver: Deliver) -> None:
-        async with self._failures_named(), self._client.pubsub() as messages:
+        with self._failures_named():
+            await self._watch(space, deliver)
+
+    async def _watch(self, space: str, deliver: Deliver) -> None:
+        async with self._client.pubsub() as messages:
             await messages.subscribe(f"{self._prefix}:{space}")
             ahead_ms, measured_ns = 0, 0
             heard_ns = self._clock.monotonic_ns()
@@ -219,8 +223,8 @@ class RedisBackend:
         for client in (self._client, *self._others):
             await client.aclose()
 
-    @asynccontextmanager
-    async def _failures_named(self) -> AsyncIterator[None]:
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
         try:
             yield
         except RedisError as error:
@@ -233,9 +237,9 @@ def _parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _argument(value: LiveValue) -> bytes:
-    return b'%b %d %d %d "ttl_ms":%d,"key":%b,"value":%b}' % (
-        value.line.encode(), value.number, value.age_ms, value.ttl_ms,
-        value.ttl_ms, _encode(value.key), value.value,
+    rest = b',"key":%b,"value":%b}' % (_encode(value.key), value.value)
+    return b"%b %d %d %d %d %b" % (
+        value.line.encode(), value.number, value.age_ms, value.ttl_ms, len(rest), rest
     )  # fmt: skip
 
 

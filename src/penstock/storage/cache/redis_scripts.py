@@ -5,17 +5,19 @@ batch they are small. All keys of a call have the same prefix; the last one is t
 """
 
 # ``values.replaces``. Numbers are compared as texts: Lua's are floats, and too short for them.
-# For each key one argument: line, number, age, TTL, and the rest of the document. With one for
-# each of these the client would take twice as long to encode a batch. The last argument is when the
-# call was sent, by this server's clock as the client knows it, or 0: a server that was suspended
-# finds calls that have waited, and values that have aged meanwhile.
+# One argument has for each key: line, number, age, TTL, and the rest of the document after its
+# length. With an argument for each of these, or for each key, the client takes longer to encode it.
+# The other argument is when the call was sent, by this server's clock as the client knows it, or 0:
+# a server that was suspended finds calls that have waited, and values that have aged meanwhile.
 PUT = """
 local space, time = KEYS[#KEYS], redis.call('TIME')
-local now, sent = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[#ARGV])
+local now, sent = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
 local late = sent > 0 and math.max(now - sent, 0) or 0
-local written, members = {}, {}
+local written, members, start = {}, {}, 1
 for i = 1, #KEYS - 1 do
-  local line, number, age, ttl, rest = string.match(ARGV[i], '^(%a*) (%d+) (%d+) (%d+) ()')
+  local line, number, age, ttl, length, rest =
+    string.match(ARGV[1], '^(%a*) (%d+) (%d+) (%d+) (%d+) ()', start)
+  start = rest + length
   local at, left = now - late - age, ttl - late - age
   local newer, old = left > 0, redis.call('GET', KEYS[i])
   if newer and old then
@@ -29,7 +31,8 @@ for i = 1, #KEYS - 1 do
   end
   if newer then
     local value = '{"line":"' .. line .. '","number":' .. number
-      .. string.format(',"at_ms":%.0f,', at) .. string.sub(ARGV[i], rest)
+      .. string.format(',"at_ms":%.0f,"ttl_ms":', at) .. ttl
+      .. string.sub(ARGV[1], rest, start - 1)
     redis.call('SET', KEYS[i], value, 'PX', string.format('%.0f', left))
     written[#written + 1] = value
     members[#members + 1] = string.sub(KEYS[i], #space + 2)

@@ -4,7 +4,6 @@ Ages are measured by the clock of the store, so that clocks of machines are neve
 """
 
 import re
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +41,7 @@ class LiveValue(Struct, frozen=True, gc=False):
         return replace(self, age_ms=self.age_ms + more_ms)
 
 
-class Order(NamedTuple):
+class Order(Struct, frozen=True, gc=False):
     """The position of a value among those of its key."""
 
     line: str

@@ -146,6 +146,13 @@ class Lake(Protocol):
         """
         ...
 
+    def unused_files(self, row: Channel, retention_hours: int) -> list[str]:
+        """The paths, within the table, of the files that ``vacuum`` would remove.
+
+        Files that an earlier call removed may be among them.
+        """
+        ...
+
     def check_files(self, row: Channel) -> Iterator[FileProblem]:
         """Read every file of a table; yield those that are not proven to be unchanged."""
         ...

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -284,6 +285,16 @@ class DeltaLake:
                 if digests is not None:
                     trim_digests(digests, row.name, {*known}.difference(files_of(table)["path"]))
         return len(removed)
+
+    def unused_files(self, row: Channel, retention_hours: int) -> list[str]:
+        table = self._current(row.name)
+        if table is None:
+            return []
+        with lake_errors(self._uri(row.name)):
+            found = table.vacuum(
+                retention_hours, dry_run=True, enforce_retention_duration=False, full=True
+            )
+        return [unquote(path) for path in found]
 
     def merge_coverage(self, rows: pa.Table, series: Collection[Stream]) -> bool:
         table = self._writable(COVERAGE, COVERAGE_SCHEMA)

@@ -36,7 +36,7 @@ from penstock.storage.log.salvage import LoneTable, UnreadableKeys, link, mend_w
 from penstock.storage.log.tuning import owners_options
 from penstock.storage.log.writer import SlotWriter
 
-_WORK = ".repairing"
+WORK = ".repairing"
 _HOLE_BYTES = 64 * 1024
 _LEAST_RECORD = 64
 """The least bytes of a record, for an upper bound of the number of lost records."""
@@ -86,7 +86,7 @@ class Repair:
 
     def __init__(self, folder: Path, slot: str, held_meanwhile: ExitStack) -> None:
         self._folder, self._slot, self._held = folder, slot, held_meanwhile
-        self._path, self._work = folder / slot, folder / (slot + _WORK)
+        self._path, self._work = folder / slot, folder / (slot + WORK)
         self._kv: KeyValues | None = None
         self.findings = DamageReport(slot=slot)
 

@@ -36,6 +36,8 @@ from penstock.storage.log.reader import MergedReader
 from penstock.storage.log.tuning import owners_options, read_options, readers_options
 from penstock.storage.log.writer import SlotWriter
 
+READER_PREFIX = "penstock-reader-"
+"""Of the temporary folders of readers."""
 # Another process has the lock, or this process has the slot open already. A lock file that cannot
 # be created, on a full disk for instance, is a different error.
 _LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
@@ -326,7 +328,7 @@ class _Secondaries:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         try:
-            self._scratch = tempfile.TemporaryDirectory(prefix="penstock-reader-")
+            self._scratch = tempfile.TemporaryDirectory(prefix=READER_PREFIX)
         except OSError as error:
             problem = f"readers need a temporary folder: {error}"
             raise StorageError(str(folder), problem, "Set TMPDIR to a writable folder.") from error

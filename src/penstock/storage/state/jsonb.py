@@ -133,13 +133,14 @@ def spell(patch: Patch) -> tuple[Shape, list[Any]]:
     values: list[Any] = [plain]
     entered = {path.partition(".")[0] for path in patch if "." in path}
     for path, value in patch.items():
-        if isinstance(value, Add):
+        given = type(value)
+        if given is Add:
             kinds.append("add")
             values.append(value.amount)
-        elif isinstance(value, StoreNow):
+        elif given is StoreNow:
             kinds.append("now")
             values.append(value.plus_ms)
-        elif "." in path or path in entered:
+        elif path in entered or "." in path:
             kinds.append("set")
             values.append(value)
         else:

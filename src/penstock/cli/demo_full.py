@@ -122,7 +122,8 @@ def is_complete(findings: Mapping[str, Any]) -> bool:
         value for name, value in findings.items() if name.rpartition("_")[2] in wrong
     )
     are_all_there = all(each.trades for each in findings["exchanges"].values())
-    return is_right and are_all_there and findings["backup_verified"]
+    is_healthy = findings["backup_verified"] and findings["doctor"] == 0
+    return is_right and are_all_there and is_healthy
 
 
 class _Supervised:
@@ -141,6 +142,8 @@ class _Supervised:
         write(f"Recording for {self._plan.seconds:g} s; every process is killed once …\n")
         killed = await self._kill_each()
         verified = await self._is_backed_up()
+        await self._until_running()
+        health = await self._exit_code("doctor")
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
@@ -148,7 +151,7 @@ class _Supervised:
         write(f"{killed} processes were killed. Stopping the collectors and filling gaps …\n")
         await tell_supervisor(self._plan.folder, "stop", _PRODUCERS)
         await until_filled(self._plan, self._clock)
-        return {"processes_killed": killed, "backup_verified": verified}
+        return {"processes_killed": killed, "backup_verified": verified, "doctor": health}
 
     async def _until_reported(self) -> None:
         """Wait until the ledger has what was recorded, and so the gaps; but not for ever."""

@@ -33,7 +33,8 @@ $(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap
 	PYTHON=$(PYTHON) scripts/make-venv .venvs/$* $<
 	@touch $@
 
-demo: $(DEMO) ## Collect from the built-in simulator and verify the records; ARGS="--seconds 15 --json"
+# All kinds of processes need all libraries.
+demo: $(if $(findstring --full,$(ARGS)),$(READY),$(DEMO)) ## Collect from the built-in simulator and verify the records; ARGS="--seconds 15 --json"
 	@$(BIN)/penstock demo $(ARGS)
 
 # Files are shared out between processes: most tests wait for servers, so two cores are used better. In the

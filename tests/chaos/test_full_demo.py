@@ -16,6 +16,6 @@ def test_every_process_is_killed_once_and_nothing_is_missing(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr + done.stdout
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["processes_killed"] == 10
-    assert found["backup_verified"] is True
+    assert (found["backup_verified"], found["doctor"]) == (True, 0)
     for name in ("trades_missing", "trades_duplicated", "gaps_unexplained", "book_mismatches"):
         assert found[name] == 0, name

@@ -53,7 +53,7 @@ def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = run("sim", "--port", str(port), "--symbols", "1inch_usdt", folder=tmp_path)
 
-    assert done.returncode == 75
+    assert done.returncode == 2
     assert f"127.0.0.1:{port} is already in use by " in done.stderr
     assert f"(pid {os.getpid()})" in done.stderr
     assert "--port" in done.stderr

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from random import Random
@@ -31,6 +32,7 @@ _START_S = 120.0
 _STOP_S = 60.0
 _REPORT_S = 60.0
 _POLL_S = 0.5
+_BACKUP_ATTEMPTS, _BACKUP_S = 5, 3.0
 _KILLING = 0.7
 """The share of the demo in which processes are killed; in the rest they recover."""
 _PRODUCERS = ("collect", "fetch", "tickers")
@@ -43,10 +45,15 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     Raises:
         PenstockError: a simulator, the supervisor or a judge failed.
     """
+    with TemporaryDirectory(prefix="penstock-demo-backups-") as backups:
+        return await _run(plan, exchanges, backups)
+
+
+async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str) -> dict[str, Any]:
     clock, stop = SystemClock(), asyncio.Event()
     stop_on_signals(stop)
     async with simulators_of(plan, exchanges) as started:
-        environment = _environment(plan, started)
+        environment = _environment(plan, started, backups)
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
             demo = _Supervised(plan, environment, stop, clock)
@@ -67,7 +74,15 @@ async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
     return {**done, **_summary(found)}
 
 
-def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, str]:
+def _free_port() -> int:
+    """A port that is free now. It stays the same over restarts, as an operator's would."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _environment(plan: DemoPlan, started: Mapping[str, Started], backups: str) -> dict[str, str]:
     addresses = {name: each.listening for name, each in started.items()}
     markets = {name: {"symbols": each.symbols} for name, each in started.items()}
     return {
@@ -75,7 +90,8 @@ def _environment(plan: DemoPlan, started: Mapping[str, Started]) -> dict[str, st
         environment_name("live.url"): f"sqlite:{plan.folder / 'live.db'}",
         environment_name("up.exchanges"): ",".join(started),
         environment_name("up.per_exchange"): msgspec.json.encode(markets).decode(),
-        environment_name("api.port"): "0",
+        environment_name("api.port"): str(_free_port()),
+        environment_name("backup.folder"): backups,
         environment_name("fetch.every"): "10",
         # Polled trades would begin before those of the collectors, and a gap lie between them.
         environment_name("fetch.what"): "book,info,tickers",
@@ -106,7 +122,8 @@ def is_complete(findings: Mapping[str, Any]) -> bool:
         value for name, value in findings.items() if name.rpartition("_")[2] in wrong
     )
     are_all_there = all(each.trades for each in findings["exchanges"].values())
-    return is_right and are_all_there and findings["backup_verified"]
+    is_healthy = findings["backup_verified"] and findings["doctor"] == 0
+    return is_right and are_all_there and is_healthy
 
 
 class _Supervised:
@@ -124,7 +141,9 @@ class _Supervised:
         began_ns = self._clock.monotonic_ns()
         write(f"Recording for {self._plan.seconds:g} s; every process is killed once …\n")
         killed = await self._kill_each()
-        verified = await self._back_up()
+        verified = await self._is_backed_up()
+        await self._until_running()
+        health = await self._exit_code("doctor")
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
@@ -132,7 +151,7 @@ class _Supervised:
         write(f"{killed} processes were killed. Stopping the collectors and filling gaps …\n")
         await tell_supervisor(self._plan.folder, "stop", _PRODUCERS)
         await until_filled(self._plan, self._clock)
-        return {"processes_killed": killed, "backup_verified": verified}
+        return {"processes_killed": killed, "backup_verified": verified, "doctor": health}
 
     async def _until_reported(self) -> None:
         """Wait until the ledger has what was recorded, and so the gaps; but not for ever."""
@@ -154,18 +173,16 @@ class _Supervised:
         finally:
             await store.close()
 
-    async def _back_up(self) -> bool:
+    async def _is_backed_up(self) -> bool:
         """Make a backup, which is restored to a temporary folder and checked, and verify it."""
-        with TemporaryDirectory(prefix="penstock-demo-backup-") as folder:
-            words = [*self._plan.base, "backup"]
-            options = ["--folder", folder]
-            return not (
-                await self._exit_code([*words, "run", "--rehearse", *options])
-                or await self._exit_code([*words, "verify", *options])
-            )
+        for _ in range(_BACKUP_ATTEMPTS):
+            if await self._exit_code("backup", "run", "--rehearse") == 0:
+                return await self._exit_code("backup", "verify") == 0
+            await self._clock.sleep(_BACKUP_S)  # the keeper may be making one
+        return False
 
-    async def _exit_code(self, words: Sequence[str]) -> int:
-        async with running(words, self._environment) as process:
+    async def _exit_code(self, *words: str) -> int:
+        async with running([*self._plan.base, *words], self._environment) as process:
             return await process.wait()
 
     async def _kill_each(self) -> int:

@@ -133,7 +133,7 @@ def ingest(
     commands = _Commands(context.obj, data_dir)
     again = commands.ingest(exchange, symbols, given)
     how = _How(commands, is_dry=dry_run, as_json=as_json)
-    with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
+    with last_words_logged(retried=False), measured(settings, unless_drawn(log_facts)) as listener:
         ingestion = run_process(_ingest(settings, request, how, listener))
     if dry_run:
         return

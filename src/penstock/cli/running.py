@@ -60,10 +60,11 @@ def unless_drawn(log: Listener) -> Listener:
 
 
 @contextmanager
-def last_words_logged() -> Iterator[None]:
+def last_words_logged(*, retried: bool = True) -> Iterator[None]:
     """Report an error that ends a long-running process, in the format of its logs.
 
-    The exit code says whether the same command may succeed later.
+    For one that is started again when it ends (``retried``), the exit code tells whether the same
+    command may succeed later.
     """
     try:
         yield
@@ -72,7 +73,7 @@ def last_words_logged() -> Iterator[None]:
             log_error("stopped", error=str(error))
         else:
             write(f"penstock: {error}\n")
-        raise typer.Exit(TEMPORARY if may_pass(error) else 2) from error
+        raise typer.Exit(TEMPORARY if retried and may_pass(error) else 2) from error
 
 
 def run_process(main: Coroutine[Any, Any, T]) -> T:

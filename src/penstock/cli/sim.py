@@ -72,7 +72,7 @@ def sim(
     }
     settings = read_settings(context, options).settings
     give_back_large_pieces()
-    with last_words_logged():
+    with last_words_logged(retried=False):
         clock = SystemClock()
         server = build_simulator(settings.simulator, clock, unless_drawn(log_facts), exchange)
         keep_for_good()

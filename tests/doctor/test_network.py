@@ -14,10 +14,12 @@ from tests.certificates import certificate
 
 from penstock.clock import SystemClock
 from penstock.config import Api, Bus
+from penstock.connectors import ConnectorManager
 from penstock.doctor import Subject, exchanges, worst
 from penstock.doctor.exchanges import check_exchanges, clock_finding, days_left
 from penstock.doctor.model import Fleet
 from penstock.doctor.ports import check_ports
+from penstock.runtime.stores import open_state
 from penstock.throttle.offset import Offset
 
 from .conftest import Simulate, settings_for
@@ -128,6 +130,23 @@ def test_the_days_of_a_certificate_are_counted() -> None:
     assert days_left("Jan  2 11:59:59 2030 GMT", noon_ms) == 0
     assert days_left("Jan  1 11:00:00 2030 GMT", noon_ms) == -1
     assert days_left("", noon_ms) is None
+
+
+async def test_the_request_is_charged_to_the_shared_budget(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server = await simulate()
+    settings = settings_for(tmp_path, binance=f"http://{server.address}")
+    async with open_state(settings, SystemClock()) as store:
+        connectors = ConnectorManager(store)
+        await connectors.ensure_connector("binance")
+        subject = Subject(settings, SystemClock(), ("binance",), Fleet())
+
+        found = list(await check_exchanges(subject))
+
+        assert worst(found) == 0, found
+        [connector] = await connectors.find()
+        assert any(each.used for each in connector.limits)
 
 
 async def test_nothing_is_sent_while_little_of_the_budget_is_left(

@@ -1,24 +1,28 @@
 """Checks of each exchange: whether it can be reached, by TLS, and what its clock says.
 
-One cheap request is sent to each, with the limits of its connector in mind: none while the exchange
-has ordered a stop, or while little of a limit is left.
+One cheap request is sent to each, charged to the budget that all processes share: none while the
+exchange has ordered a stop, or while little of a limit is left.
 """
 
 import asyncio
 import ssl
-from collections.abc import Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
 from statistics import median
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec.structs import replace
 
+from penstock.config import Settings
+from penstock.connectors.gateways import FleetGateways
 from penstock.doctor.fleet import headroom
 from penstock.doctor.model import Finding, Subject, ok, problem, warning
 from penstock.errors import PenstockError
 from penstock.exchanges import registry
-from penstock.exchanges.base import Exchange
+from penstock.exchanges.base import Exchange, ExchangeClient
 from penstock.exchanges.clients import client_for
+from penstock.live import is_there
+from penstock.runtime.stores import open_state, state_url
 from penstock.throttle.offset import Offset
 from penstock.web.hosts import is_local
 
@@ -121,15 +125,30 @@ def days_left(not_after: str, now_ms: int) -> int | None:
     return round(ssl.cert_time_to_seconds(not_after) - now_ms / 1000) // 86_400
 
 
+@asynccontextmanager
+async def _client(
+    subject: Subject, exchange: Exchange, settings: Settings
+) -> AsyncIterator[ExchangeClient]:
+    """A client on the shared budget; on one of its own if nothing is shared yet."""
+    if subject.fleet is None or not is_there(state_url(settings)):
+        client = client_for(exchange, settings, subject.clock)
+        async with aclosing(client):
+            yield client
+        return
+    async with open_state(settings, subject.clock) as store:
+        gateways = FleetGateways(store, settings, subject.clock)
+        async with aclosing(gateways):
+            yield gateways.open(exchange.name)
+
+
 async def _queried(
     subject: Subject, exchange: Exchange, found: list[Finding]
 ) -> tuple[list[Finding], Offset | None]:
     """Request the exchange's time, once and without waiting long."""
-    settings = subject.settings
-    hasty = replace(settings.requests, attempts=1, acquire_timeout=REQUEST_S)
+    hasty = replace(subject.settings.requests, attempts=1, acquire_timeout=REQUEST_S)
+    settings = replace(subject.settings, requests=hasty)
     try:
-        client = client_for(exchange, replace(settings, requests=hasty), subject.clock)
-        async with aclosing(client), asyncio.timeout(REQUEST_S):
+        async with _client(subject, exchange, settings) as client, asyncio.timeout(REQUEST_S):
             return found, await client.measure_clock()
     except (PenstockError, TimeoutError) as error:
         why = f"nothing within {REQUEST_S:g} s" if isinstance(error, TimeoutError) else str(error)

@@ -194,6 +194,11 @@ class Scene:
     ttl_s: float
     metrics_port: int
 
+    @property
+    def unsent_s(self) -> float:
+        """How long nothing was sent, in all, up to the last release."""
+        return sum(until_ms - since_ms for since_ms, until_ms in self.markets[0].unsent) / 1000
+
     async def hold(self) -> dict[str, dict[str, Any]]:
         """Let all tickers stand still; return the truth about every symbol, by key."""
         truth: dict[str, dict[str, Any]] = {}

@@ -54,8 +54,13 @@ class Writer:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._told.append((time.monotonic(), int(line)))
+        with self.process.stdout as lines:
+            for line in lines:
+                self._told.append((time.monotonic(), int(line)))
+
+    def close(self) -> None:
+        """Wait until all is read, once the process has ended."""
+        self._thread.join(PATIENCE_S)
 
     @property
     def count(self) -> int:
@@ -82,14 +87,16 @@ def running(folder: Path) -> Iterator[Writer]:
     pipe = subprocess.PIPE
     writer = python(script, str(folder), str(RATE), forked=False, stdout=pipe)
     keeper = command(keep, forked=False, env=environment, stdout=-3, stderr=-3)
+    told = Writer(writer)
     try:
-        yield Writer(writer)
+        yield told
         assert writer.poll() is None, "the writer ended"
         assert keeper.poll() is None, "the keeper ended"
     finally:
         for process in (writer, keeper):
             process.kill()
             process.wait(PATIENCE_S)
+        told.close()
 
 
 def backup(data: Path, backups: Path, *words: str) -> "subprocess.Popen[str]":

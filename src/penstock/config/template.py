@@ -58,6 +58,8 @@ def _section(name: str, hint: Any, first: Sequence[str] = ()) -> Iterator[str]:
     fields = get_type_hints(struct, include_extras=True)
     title = f"{name}.NAME" if table else name
     yield from _text(inspect.cleandoc(struct.__doc__ or "").splitlines()[0])
+    if table:
+        yield from _text("Remove the # of the next line too, and write the name in place of NAME.")
     # An empty table of those that an operator names would already have an effect.
     yield f"#[{title}]" if table else f"[{title}]"
     yield ""

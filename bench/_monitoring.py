@@ -89,6 +89,7 @@ with served_on(socket_file(Path(sys.argv[1]), *this_machine()), lambda: generate
 @contextmanager
 def processes(folder: Path) -> Iterator[list[int]]:
     """Processes that serve metrics; their ids."""
+    (folder / "log").mkdir(exist_ok=True)  # they serve nothing in an empty folder
     with ExitStack() as stack:
         found = [
             stack.enter_context(

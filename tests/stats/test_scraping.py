@@ -42,7 +42,7 @@ def test_a_text_is_served_as_it_is_now_until_the_end(tmp_path: Path) -> None:
     file = socket_file(tmp_path / "data", "a/host", 7)
     texts = iter((b"1\n", b"2\n", b"3\n"))
     with served_on(file, lambda: next(texts)):
-        (tmp_path / "data").mkdir()  # a process may still have to create it
+        (tmp_path / "data" / "log").mkdir(parents=True)  # a process may still have to create it
         assert [reads(file), reads(file)] == [b"1\n", b"2\n"]
         assert file.stat().st_mode & 0o007 == 0, "others may not read it"
 
@@ -58,7 +58,7 @@ def test_the_data_folder_is_not_created_for_it(tmp_path: Path) -> None:
 
 def test_a_path_may_be_longer_than_the_kernel_allows(tmp_path: Path) -> None:
     folder = tmp_path / ("deep" * 30)
-    folder.mkdir()
+    (folder / "log").mkdir(parents=True)
     file = socket_file(folder, "h" * 200, 7)
     with served_on(file, lambda: TEXT):
         assert reads(file) == TEXT
@@ -80,6 +80,7 @@ def test_sockets_of_killed_processes_are_removed_and_those_that_listen_stay(
 
 def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:
     file = socket_file(tmp_path, HOST, 7)
+    (tmp_path / "log").mkdir()
     with served_on(file, lambda: b"x" * 10_000_000 + b"\n"):
         reads(file)
         with socket.socket(socket.AF_UNIX) as idle:
@@ -88,6 +89,7 @@ def test_a_client_that_does_not_read_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_scrape_has_what_answers_and_says_what_does_not(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
     with ExitStack() as stack:
         for pid in (11, 12):
             file = socket_file(tmp_path, HOST, pid)

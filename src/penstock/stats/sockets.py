@@ -18,7 +18,7 @@ from penstock.publish.socket_files import short_endpoint
 _FOLDER = "metrics"
 _SUFFIX = ".sock"
 _LOOK_S = 0.5
-"""Interval at which a process looks for its data folder, which it may still have to create."""
+"""Interval at which a process looks into its data folder, which it may still have to create."""
 _SEND_S = 2.0
 """Time in which a client has to read."""
 _AGAIN_S = 0.1
@@ -34,7 +34,10 @@ def socket_file(folder: Path, host: str, pid: int) -> Path:
 
 @contextmanager
 def served_on(file: Path, text: Callable[[], bytes]) -> Iterator[None]:
-    """Serve a text in a thread until the block is left, once the data folder exists."""
+    """Serve a text in a thread until the block is left, once there is something in the data folder.
+
+    A command that is refused leaves an empty folder empty.
+    """
     ended = Event()
     Thread(target=_serve, args=(file, text, ended), name="penstock-metrics", daemon=True).start()
     try:
@@ -77,7 +80,7 @@ def _short(file: Path) -> str:
 
 
 def _serve(file: Path, text: Callable[[], bytes], ended: Event) -> None:
-    while not file.parent.parent.is_dir():
+    while not _is_used(file.parent.parent):
         if ended.wait(_LOOK_S):
             return
     with suppress(OSError, PenstockError), socket.socket(socket.AF_UNIX) as listening:
@@ -92,6 +95,13 @@ def _serve(file: Path, text: Callable[[], bytes], ended: Event) -> None:
                 client.settimeout(_SEND_S)
                 if not ended.is_set():
                     client.sendall(text())
+
+
+def _is_used(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _listen(listening: socket.socket, file: Path) -> None:

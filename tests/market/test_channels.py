@@ -224,8 +224,9 @@ _NAME = r'"(agg_trades|book_deltas|book_snapshots|tickers|tickers_24h|disconnect
 def test_who_reads_the_table_decides_by_nothing_else(part: str) -> None:
     folder = SOURCES / part
     for path in folder.rglob("*.py") if folder.is_dir() else [folder]:
-        # A command may be named like a channel.
-        text = re.sub(r"_(COMMANDS|STAYING) = \(.*?\)", "", path.read_text(), flags=re.DOTALL)
+        # A command, and so a kind of processes, may be named like a channel.
+        names = r"_(COMMANDS|STAYING|PRODUCERS|STREAMING) = \(.*?\)"
+        text = re.sub(names, "", path.read_text(), flags=re.DOTALL)
         assert not re.search(f'{_EVENT}|{_NAME}|== "trades"|startswith\\("candles', text), path
 
 

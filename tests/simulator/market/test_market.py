@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.simulator.market.market import Listing, Market, Sums, Trade, library_of
@@ -202,6 +202,7 @@ def test_aggregated_trades_are_the_trades_of_one_instant_price_and_side(
 @any_market
 @settings(deadline=None, max_examples=12)
 @given(at_ms=instants, length_ms=st.one_of(st.integers(0, 3 * MINUTE), st.integers(0, 90 * MINUTE)))
+@example(at_ms=NOW + SECOND, length_ms=2 * HOUR)
 def test_the_sums_of_any_range_are_those_of_its_trades(
     name: str, at_ms: int, length_ms: int
 ) -> None:

@@ -3,15 +3,16 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coverage.gap_rows import GapRows
-from penstock.coverage.model import GapRow
+from penstock.coverage.model import GapRow, as_document
 from penstock.errors import StoreUnreachable
 from penstock.storage.log.keys import Stream
-from penstock.storage.state import StateStore, open_store
-from penstock.storage.state.schema import GAPS
+from penstock.storage.state import Document, Inserted, StateStore, open_store
+from penstock.storage.state.schema import GAPS, Table
 
 TRADES = Stream("binance", "trades", "btc_usdt")
 
@@ -149,6 +150,24 @@ async def test_rows_of_candles_are_counted_once(store: StateStore) -> None:
     found = await rows.find()
     assert [row.state for row in found] == ["filled", "filled"]
     assert sum(row.filled_rows for row in found) == 2
+
+
+async def test_a_shorter_row_that_appears_where_the_rest_of_a_split_belongs_loses_nothing(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, insert = GapRows(store), store.insert_if_absent
+    await rows.open(gap(1, 40))
+
+    async def later(table: Table, document: Document) -> Inserted:
+        monkeypatch.undo()
+        await insert(GAPS, as_document(gap(11, 15)))
+        return await insert(table, document)
+
+    monkeypatch.setattr(store, "insert_if_absent", later)
+    await rows.mark_filled(TRADES, "id", 1, 10)
+
+    found = [(first, last, state) for first, last, state, _ in await shown(rows)]
+    assert found == [(1, 10, "filled"), (11, 15, "open"), (16, 40, "open")]
 
 
 async def test_workers_and_collectors_at_once_lose_no_part(store: StateStore) -> None:

@@ -164,7 +164,8 @@ class GapRows:
                 if rest.row is row and rest.last > part.last:
                     first = max(rest.first, part.last + 1)
                     copy = replace(row, first=first, last=rest.last)
-                    await self._store.insert_if_absent(GAPS, as_document(copy))
+                    if not (await self._store.insert_if_absent(GAPS, as_document(copy))).created:
+                        return False  # the row that is there now may be shorter than the rest
         if before := _mergeable(new, rows):
             longer = replace(
                 before,

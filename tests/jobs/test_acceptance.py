@@ -150,7 +150,7 @@ def scarce(weight: int, window_s: float) -> Simulator:
 async def test_every_request_calls_acquire_token_first(lab: Open) -> None:
     """Of a day's budget nothing is sent beyond what was paid for, however much is to be done."""
     # On a busy machine a lease takes longer than the others allow, and the job waits too soon.
-    at = await lab(scarce(100, 86_400), acquire_timeout=5.0)
+    at = await lab(scarce(100, 86_400), acquire_timeout=2.0)
     job = await at.add("ohlcv_backfill")
 
     async with at.at_work():

@@ -28,6 +28,10 @@ def failing() -> SyncReport:
     raise RemoteError("s3:x", "no answer")
 
 
+def unexpected() -> SyncReport:
+    raise OSError("too many files")
+
+
 async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     clock, sync, problems = ManualClock(), CountedSync(), dict[str, str]()
     schedule = SyncSchedule(cast("RemoteSync", sync), tmp_path / "backups", clock, problems)
@@ -49,6 +53,10 @@ async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     await after(60)
     assert "no answer" in problems["remote copies"]
     await after(500)
+    sync.result = unexpected
+    await after(60)
+    assert "too many files" in problems["remote copies"]
+    await after(550)
     sync.result = lambda: SyncReport(remote="s3:x", problems=("damaged",))
     await after(60)
     assert problems == {"remote copies": "damaged"}
@@ -58,4 +66,4 @@ async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     await after(6 * 3600 + 20)  # without a new one
     running.cancel()
 
-    assert runs == [1, 1, 1, 2, 3, 3, 4, 5, 6]
+    assert runs == [1, 1, 1, 2, 3, 3, 4, 4, 5, 6, 7]

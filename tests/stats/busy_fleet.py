@@ -32,7 +32,7 @@ from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.runtime.status import write_process
 from penstock.stats.alert_store import write_alerts
 from penstock.stats.alerts import Alert
-from penstock.stats.facts import AlertsNotSent, AlertsSent, StorageMeasured
+from penstock.stats.facts import AlertsSent, PostFailed, StorageMeasured
 from penstock.stats.gauges import CollectorGauges
 from penstock.stats.metrics import Metrics
 from penstock.stats.reporter import KnownSizes, StatisticsReporter
@@ -63,7 +63,7 @@ FACTS: list[Fact] = [
     LogMeasured(slots={"collect-toy": 1}, max_bytes=1),
     LakeMeasured(tables={"trades": 1}),
     AlertsSent(alerts=1),
-    AlertsNotSent(reason="x"),
+    PostFailed(),
 ]
 
 

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S
 from penstock.clock import ManualClock
 from penstock.config import Alerts, Secret
 from penstock.errors import ConfigError, StoreUnreachable
-from penstock.stats import webhook
+from penstock.stats import alerting, webhook
 from penstock.stats.alert_store import read_alerts, release_lease, take_lease
 from penstock.stats.alerting import Alerting
 from penstock.stats.alerts import Alert
@@ -24,6 +24,7 @@ from penstock.stats.facts import (
     AlertsNotEvaluated,
     AlertsNotSent,
     AlertsSent,
+    PostFailed,
 )
 from penstock.stats.webhook import BODIES, Message, NotDelivered, check_webhook, post
 from penstock.storage.state import StateStore, open_store
@@ -157,6 +158,7 @@ async def test_a_receiver_that_fails_gets_it_later_and_once(fleet: Fleet) -> Non
         fleet.receiver.fails = error
         await fleet.steps(one, 30)
     assert fleet.named(AlertsNotSent) == 1, "it is said once"
+    assert fleet.named(PostFailed) > 3, "every attempt is counted"
     assert (await read_alerts(fleet.store))["breaker/toy"].sent is None
 
     fleet.receiver.fails = None
@@ -243,6 +245,49 @@ async def test_a_store_that_does_not_answer_is_said_once_and_waited_for() -> Non
     assert [fleet.named(AlertsNotEvaluated), fleet.receiver.got] == [1, []]
 
     backend.silent = False
+    await fleet.steps(one)
+    assert fleet.receiver.got == [FIRED]
+
+
+async def test_what_another_process_sent_meanwhile_is_not_sent_again(fleet: Fleet) -> None:
+    one, two = fleet.process("one"), fleet.process("two")
+    await fleet.steps(one)
+    await fleet.clock.advance(60)  # the store does not answer to the first
+    await fleet.breaks()
+    await fleet.steps(two)
+    await release_lease(fleet.store, "two")
+    assert fleet.receiver.got == [FIRED]
+
+    await fleet.steps(one, 3)
+    assert fleet.receiver.got == [FIRED]
+
+
+async def test_two_processes_of_the_same_host_name_and_process_id_have_different_leases(
+    fleet: Fleet,
+) -> None:
+    one, two = fleet.process(""), fleet.process("")
+    await fleet.steps(one)
+    await fleet.breaks()
+    await one.step()
+    await two.step()
+    await asyncio.gather(one.sent(), two.sent())
+
+    assert fleet.receiver.got == [FIRED]
+
+
+async def test_an_unexpected_error_is_said_and_the_next_step_evaluates(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    one = fleet.process("one")
+    await fleet.breaks()
+    with monkeypatch.context() as patched:
+        patched.setattr(alerting, "read_inputs", fail)
+        await fleet.steps(one, 2)
+    assert [fleet.named(AlertsNotEvaluated), fleet.receiver.got] == [1, []]
+
     await fleet.steps(one)
     assert fleet.receiver.got == [FIRED]
 

@@ -12,6 +12,7 @@ from penstock.config import Alerts
 from penstock.connectors.stops import Stop
 from penstock.coverage.model import GapRow
 from penstock.resilience.breaker import Breaker
+from penstock.runtime.status import ChildStatus
 from penstock.stats.conditions import RULES, Inputs, StartCounter, find_conditions
 from penstock.stats.statistics import DiskStatistics, StorageStatistics
 
@@ -119,13 +120,18 @@ def test_a_disk_that_is_nearly_full_or_soon_will_be(
 
 
 def test_failed_backups_and_processes_that_were_given_up() -> None:
-    problems = ["work:0 given up: exit code 1", "serve waiting: exit code 2"]
-    supervisor = seen("up", FOLDER, 1, problems=problems)
+    children = [
+        ChildStatus(name=name, state=state, reason="exit code 1")
+        for name, state in (("work:0", "given up"), ("serve", "waiting"))
+    ]
+    supervisor = seen("up", FOLDER, 1, children=children)
 
     good = BackupOutcome(log_id="1", folder="/data", host="a", at_ms=NOW_MS)
     bad = replace(good, log_id="2", host="b", problem="The disk is full.")
 
-    conditions = found(QUIET._replace(processes=[supervisor], backups=[good, bad]))
+    unused = replace(bad, log_id="3", host="c", at_ms=NOW_MS - 8 * 86_400_000)
+
+    conditions = found(QUIET._replace(processes=[supervisor], backups=[good, bad, unused]))
 
     assert set(conditions) == {"backup/b:/data", "crash_loop/up/work:0"}
     assert "penstock restart work:0" in conditions["crash_loop/up/work:0"]

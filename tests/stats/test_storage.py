@@ -220,10 +220,17 @@ async def test_gauges_are_served_though_the_store_does_not_answer(data: Path) ->
     store = await open_store("memory:")
     silent, facts = Silent(store._backend, 1), list[Fact]()
 
+    clock = ManualClock(NOW_MS)
+    await reporter(data, clock, []).report(store, "a")
+    await clock.advance(EVERY_MS / 1000)
+    restarted = reporter(data, clock, facts)
     with pytest.raises(StoreUnreachable):
-        await reporter(data, ManualClock(NOW_MS), facts).report(silent, "a")
+        await restarted.report(silent, "a")
 
     assert [type(fact) for fact in facts] == [StorageMeasured]
+    await restarted.report(store, "a")
+    samples = (await stored_samples(store, "a"))[str(data)]
+    assert len(samples) == 2, "what was stored before is read later, and not overwritten"
 
 
 async def test_the_gauges_have_the_names_of_the_specification(data: Path) -> None:

@@ -59,7 +59,9 @@ async def metrics(app_state: GivenState) -> Response[bytes]:
     scraped = await app_state.scraper.scrape(seen)
     texts = [ProcessText("", text) for text in (*shared, processes_text(scraped))]
     texts += [ProcessText(scraped.own, own), *scraped.texts]
-    return Response(merge(texts, of_fleet=FLEET_FAMILIES), media_type=CONTENT_TYPE)
+    # In a thread: of many processes it takes a while, and others are served meanwhile.
+    merged = await asyncio.to_thread(merge, texts, FLEET_FAMILIES)
+    return Response(merged, media_type=CONTENT_TYPE)
 
 
 async def fleet_metrics(app_state: AppState) -> bytes:

@@ -65,4 +65,12 @@ async def read_outcomes(store: StateStore) -> list[BackupOutcome]:
         StoreUnreachable: the store does not answer.
     """
     documents = await store.find(BACKUPS, limit=_MOST)
-    return [msgspec.convert(document, BackupOutcome) for document in documents]
+    found = map(_read, documents)
+    return [each for each in found if each is not None]
+
+
+def _read(document: Document) -> BackupOutcome | None:
+    try:
+        return msgspec.convert(document, BackupOutcome)
+    except msgspec.ValidationError:  # a newer version wrote it
+        return None

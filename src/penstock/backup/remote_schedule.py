@@ -32,8 +32,10 @@ class SyncSchedule:
             try:
                 if self._is_due():
                     await self._run()
-            except PenstockError as error:
-                self._problems[_PART] = str(error)
+            except Exception as error:
+                # Whatever it is: it is shown and retried.
+                known = isinstance(error, PenstockError)
+                self._problems[_PART] = str(error) if known else repr(error)
             await self._clock.sleep(_LOOK_S)
 
     def _is_due(self) -> bool:

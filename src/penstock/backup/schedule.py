@@ -46,8 +46,9 @@ class BackupSchedule:
             try:
                 if self.is_due():
                     await self._make()
-            except PenstockError as error:
-                self._fail(str(error))
+            except Exception as error:
+                # Whatever it is, such as no memory for a process: backups must not end silently.
+                self._fail(str(error) if isinstance(error, PenstockError) else repr(error))
             await self._clock.sleep(min(_LOOK_S, self._every_s))
 
     def is_due(self) -> bool:

@@ -28,7 +28,7 @@ _COLUMNS = (
 def alerts(
     context: typer.Context,
     all_: Annotated[
-        bool, typer.Option("--all", help="Show those that were resolved in the last days, too.")
+        bool, typer.Option("--all", help="Show also those resolved in the last seven days.")
     ] = False,
     test: Annotated[
         bool, typer.Option("--test", help="Post a test message to the webhook instead.")

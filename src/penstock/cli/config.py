@@ -35,7 +35,7 @@ def show(
     origin: Annotated[bool, typer.Option(help="Show where each value comes from.")] = False,
     changed: Annotated[bool, typer.Option(help="Only settings that are set.")] = False,
     exchange: Annotated[
-        str, typer.Option(help="As a process of this exchange has them.", show_default=False)
+        str, typer.Option(help="Show what a process of this exchange gets.", show_default=False)
     ] = "",
     as_json: _JsonOption = False,
 ) -> None:

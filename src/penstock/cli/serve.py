@@ -32,7 +32,7 @@ def serve(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve connectors and jobs over HTTP, described at /api/v1/openapi.json.
+    """Serve connectors, jobs, data, ticks and metrics over HTTP: see /api/v1/openapi.json.
 
     Accepts local clients only, unless a token is set (PENSTOCK_API_TOKEN). Needs penstock[api].
 

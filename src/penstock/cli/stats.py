@@ -37,8 +37,8 @@ def stats(
 ) -> None:
     """Show what the data takes on disk, by exchange and channel, and when the disk will be full.
 
-    The data folder is measured now. How it grows is known where a keeper runs, which measures it
-    every minute and remembers the sizes. Other data folders that share the state store are shown as
+    The data folder is measured now. Its growth is known if a keeper runs, which measures it every
+    minute and stores the sizes. Other data folders that share the state store are shown as
     their keepers measured them last. Sizes of symbols are estimates, since symbols share files.
     Exits 1 if there is no such folder.
 

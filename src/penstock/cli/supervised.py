@@ -15,7 +15,7 @@ from penstock.telemetry.printable import printable
 
 NamesArgument = Annotated[
     list[str],
-    typer.Argument(help="Processes, as in `penstock status`; a kind stands for all of it."),
+    typer.Argument(help="Processes, as in `penstock status`; a kind selects all of that kind."),
 ]
 
 

@@ -64,7 +64,7 @@ def remove(
     markets: _Markets,
     data_dir: DataOption = None,
 ) -> None:
-    """Remove symbols of an exchange; daemons that run stop to collect them within seconds.
+    """Remove symbols of an exchange; daemons that run stop collecting them within seconds.
 
     Example: penstock symbols rm binance eth_usdt
     """

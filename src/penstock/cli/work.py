@@ -37,7 +37,7 @@ def work(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the jobs that are due: candles and market listings, within each exchange's limits.
+    """Run the jobs that are due: candles, trades and market listings, within the rate limits.
 
     Any number of workers share the jobs of one store. Ctrl-C or SIGTERM stops this worker. It saves
     the position of its jobs, and other workers, or a restarted one, continue from there.

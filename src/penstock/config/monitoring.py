@@ -11,8 +11,9 @@ from penstock.config.secret import Secret
 class Stats(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Statistics of storage, made by the keeper (``penstock stats``)."""
 
-    every: Seconds = 60.0
-    """Seconds between two measurements of the data folder and the lake."""
+    every: Annotated[float, Meta(gt=0, le=300)] = 60.0
+    """Seconds between two measurements of the data folder and the lake. Alerts of disks judge only
+    measurements of the last ten minutes, hence the maximum."""
 
 
 class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """Alerts in the state store, and the lease of the one process that evaluates and sends them."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -67,8 +68,8 @@ async def delete_alert(store: StateStore, id_: str) -> None:
     await store.delete(ALERTS, id_)
 
 
-async def take_lease(store: StateStore, holder: str) -> bool:
-    """Take or renew the lease; False: another process has it.
+async def take_lease(store: StateStore, holder: str) -> Literal["taken", "renewed"] | None:
+    """Take or renew the lease; None: another process has it.
 
     Raises:
         StoreUnreachable: the store does not answer.
@@ -76,13 +77,18 @@ async def take_lease(store: StateStore, holder: str) -> bool:
     now_ms = await store.now_ms()
     taken = {"state": _LEASE, "changed_at": now_ms, "holder": holder, "until": now_ms + _LEASE_MS}
 
+    is_own = False
+
     def change(found: Document) -> Document | None:
-        is_free = found["holder"] == holder or found["until"] <= now_ms
+        nonlocal is_own
+        is_own = found["holder"] == holder
+        is_free = is_own or found["until"] <= now_ms
         return {**found, **taken} if is_free else None
 
     if await store.update(ALERTS, _LEASE_ID, change) is not None:
-        return True
-    return (await store.insert_if_absent(ALERTS, {"id": _LEASE_ID, **taken})).created
+        return "renewed" if is_own else "taken"
+    inserted = await store.insert_if_absent(ALERTS, {"id": _LEASE_ID, **taken})
+    return "taken" if inserted.created else None
 
 
 async def release_lease(store: StateStore, holder: str) -> None:

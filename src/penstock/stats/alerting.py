@@ -12,6 +12,7 @@ import platform
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import random
+from uuid import uuid4
 
 from penstock.clock import Clock
 from penstock.config import Alerts
@@ -32,6 +33,7 @@ from penstock.stats.facts import (
     AlertsNotEvaluated,
     AlertsNotSent,
     AlertsSent,
+    PostFailed,
 )
 from penstock.stats.inputs import read_inputs
 from penstock.stats.webhook import Message, NotDelivered, post
@@ -63,7 +65,8 @@ class Alerting:
     ) -> None:
         self._store, self._settings, self._clock, self._emit = store, settings, clock, emit
         self._send = send
-        self._holder = holder or f"{platform.node()}/{os.getpid()}"
+        # Containers may share a host name, and each may have the same process id.
+        self._holder = holder or f"{platform.node()}/{os.getpid()}/{uuid4().hex}"
         self._starts = StartCounter()
         self._alerts: dict[str, Alert] | None = None
         """None while another process has the lease."""
@@ -91,13 +94,18 @@ class Alerting:
     async def step(self) -> None:
         """Evaluate once, if no other process does, and begin to send what is due."""
         try:
-            if not await take_lease(self._store, self._holder):
+            taken = await take_lease(self._store, self._holder)
+            if taken != "renewed":
+                # Another process may have sent alerts meanwhile: they are read again.
                 self._alerts = None
+            if taken is None:
                 return
             await self._evaluate()
-        except StorageError as error:
+        except Exception as error:
+            # Whatever it is, such as a document of a newer version: the next step tries again.
             if not self._has_warned:
-                self._emit(AlertsNotEvaluated(reason=str(error)))
+                known = isinstance(error, StorageError)
+                self._emit(AlertsNotEvaluated(reason=str(error) if known else repr(error)))
             self._has_warned = True
             return
         self._has_warned = False
@@ -166,6 +174,7 @@ class Alerting:
             if isinstance(error, NotDelivered):
                 delay_s = max(delay_s, error.retry_s)
             self._retry_ns = self._clock.monotonic_ns() + round(delay_s * _NS)
+            self._emit(PostFailed())
             if self._failures == 0:
                 known = isinstance(error, NotDelivered)
                 self._emit(AlertsNotSent(reason=str(error) if known else type(error).__name__))

@@ -26,8 +26,9 @@ _LOOP_MS, _LOOP_STARTS = 600_000, 4
 """As many starts in this time are a loop of crashes."""
 _DOWN_MS = 30_000
 """A process that ended may be started again within this time: a supervisor does so."""
-_GIVEN_UP = "given up"
 _DAY_MS = 86_400_000
+_BACKUP_MS = 7 * _DAY_MS
+"""A data folder in use is backed up more often: an older outcome is of one that is not used."""
 
 
 class Inputs(NamedTuple):
@@ -139,7 +140,7 @@ def full_disks(inputs: Inputs) -> Iterator[Condition]:
 def failed_backups(inputs: Inputs) -> Iterator[Condition]:
     """Data folders whose last backup failed."""
     for backup in inputs.backups:
-        if backup.problem:
+        if backup.problem and inputs.now_ms - backup.at_ms < _BACKUP_MS:
             words = f"the last backup failed: {backup.problem} See: penstock backup list"
             subject = f"{backup.host}:{backup.folder}"
             yield Condition(rule="backup", subject=subject, message=words, severity="critical")
@@ -167,14 +168,13 @@ def crash_loops(inputs: Inputs) -> Iterator[Condition]:
         if starts >= _LOOP_STARTS:
             words = f"started {starts} times in {_LOOP_MS // 60_000} minutes"
             yield Condition(rule="crash_loop", subject=name, message=words, severity="critical")
-        for problem in seen.status.problems if seen.status.kind == "up" else ():
-            child, _, reason = problem.partition(f" {_GIVEN_UP}: ")
-            if reason:
-                words = f"the supervisor has given it up: {reason}. See: penstock restart {child}"
+        for child in seen.status.children:
+            if child.state == "given up":
+                words = f"the supervisor has given it up: {child.reason}."
                 yield Condition(
                     rule="crash_loop",
-                    subject=f"{name}/{child}",
-                    message=words,
+                    subject=f"{name}/{child.name}",
+                    message=f"{words} To retry: penstock restart {child.name}",
                     severity="critical",
                 )
 

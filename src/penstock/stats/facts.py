@@ -55,8 +55,15 @@ class AlertsNotSent(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class PostFailed(Fact, frozen=True, kw_only=True):
+    """The webhook did not accept a post of alerts."""
+
+    level: ClassVar[Level] = "debug"
+
+
 class AlertsNotEvaluated(Fact, frozen=True, kw_only=True):
-    """Alerts could not be evaluated, since the state store failed; it is retried. Logged once."""
+    """Alerts could not be evaluated, usually since the state store failed; it is retried. Logged
+    once until it succeeds."""
 
     level: ClassVar[Level] = "warning"
 

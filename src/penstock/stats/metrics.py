@@ -17,7 +17,7 @@ from penstock.collect.facts import (
 from penstock.exchanges.facts import RequestFailed, RequestSent
 from penstock.publish.facts import BusFell, MessagesDropped
 from penstock.stats.error_metrics import ErrorMetrics
-from penstock.stats.facts import AlertsNotSent, AlertsSent
+from penstock.stats.facts import AlertsSent, PostFailed
 from penstock.stats.keep_metrics import KeepMetrics
 from penstock.stats.storage_metrics import StorageMetrics
 from penstock.stats.ticker_metrics import TickerMetrics
@@ -93,7 +93,7 @@ class Metrics:
             "penstock_alerts_sent", "Alerts that the webhook accepted.", registry=registry
         )
         self._alert_failures = Counter(
-            "penstock_alert_failures", "Times that the webhook stopped accepting alerts.",
+            "penstock_alert_failures", "Posts of alerts that the webhook did not accept.",
             registry=registry,
         )  # fmt: skip
         self._storage, self._tickers = StorageMetrics(), TickerMetrics()
@@ -132,7 +132,7 @@ class Metrics:
                 self._drifted.labels(fact.exchange, fact.symbol).inc(fact.levels)
             case AlertsSent():
                 self._alerts.inc(fact.alerts)
-            case AlertsNotSent():
+            case PostFailed():
                 self._alert_failures.inc()
 
     def text(self) -> bytes:

@@ -52,8 +52,10 @@ class StatisticsReporter:
         while True:
             try:
                 await self.report(store, id_)
-            except (PenstockError, OSError) as error:
-                self._emit(StatisticsFailed(reason=str(error)))
+            except Exception as error:
+                # Whatever it is: the next time may succeed, and nobody else would report it.
+                known = isinstance(error, PenstockError | OSError)
+                self._emit(StatisticsFailed(reason=str(error) if known else repr(error)))
             await self._clock.sleep(every_s)
 
     async def report(self, store: StateStore, id_: str) -> StorageStatistics:
@@ -88,12 +90,14 @@ class StatisticsReporter:
         )
 
     def _with_growth(self, found: StorageStatistics) -> StorageStatistics:
-        samples, self._samples = self._samples or {}, {}
-        disks = []
+        samples, disks = self._samples or {}, []
+        kept: dict[str, list[Sample]] = {}
         for disk in found.disks:
             now, before = Sample(found.at_ms, disk.data_bytes), samples.get(disk.path, [])
             disks.append(with_growth(disk, before, now))
-            self._samples[disk.path] = with_sample(before, now)
+            kept[disk.path] = with_sample(before, now)
+        if self._samples is not None:
+            self._samples = kept
         return replace(found, disks=tuple(disks))
 
 

@@ -1,7 +1,7 @@
 """Reads the metrics of all processes that share the data folder, and how the fleet's are."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ class Scraped(NamedTuple):
     texts: Sequence[ProcessText]
     own: str
     """The name of this process."""
+    read: Collection[str]
+    """The names of all processes whose metrics were read, with this one."""
 
 
 class FleetScraper:
@@ -37,12 +39,11 @@ class FleetScraper:
         """Read the metrics of these processes; None: of those that were known last."""
         self._last = seen if seen is not None else self._last
         processes = named(self._last)
-        host, pid = this_machine()
         files: dict[tuple[str, int], str] = {}
         own = "serve"
         for name, each in processes.items():
-            place = each.status.host, each.status.pid
-            if place == (host, pid):
+            place = _place(each)
+            if place == this_machine():
                 own = name
             elif is_expected(each):
                 # One process may have several statuses; it is asked once.
@@ -50,7 +51,10 @@ class FleetScraper:
         texts = await asyncio.gather(
             *(self._read(name, processes[name], place) for place, name in files.items())
         )
-        return Scraped(processes, [text for text in texts if text is not None], own)
+        found = [text for text in texts if text is not None]
+        places = {_place(processes[each.process]) for each in found} | {this_machine()}
+        read = {name for name, each in processes.items() if _place(each) in places}
+        return Scraped(processes, found, own, read)
 
     async def _read(
         self, name: str, seen: SeenProcess, place: tuple[str, int]
@@ -67,6 +71,10 @@ class FleetScraper:
         return None
 
 
+def _place(seen: SeenProcess) -> tuple[str, int]:
+    return seen.status.host, seen.status.pid
+
+
 def processes_text(scraped: Scraped) -> bytes:
     """How the processes of the fleet are, in Prometheus' text format."""
     registry = CollectorRegistry()
@@ -81,14 +89,13 @@ def processes_text(scraped: Scraped) -> bytes:
             ("last_data_timestamp_seconds", "When it last recorded, forwarded or sent data."),
         )
     }
-    read = {text.process for text in scraped.texts} | {scraped.own}
     for name, seen in scraped.processes.items():
-        for gauge, value in _values(name, seen, read):
+        for gauge, value in _values(name, seen, scraped.read):
             gauges[gauge].labels(name, seen.status.kind).set(value)
     return generate_latest(registry)
 
 
-def _values(name: str, seen: SeenProcess, read: set[str]) -> Iterator[tuple[str, float]]:
+def _values(name: str, seen: SeenProcess, read: Collection[str]) -> Iterator[tuple[str, float]]:
     status = seen.status
     yield "up", is_up(seen)
     yield "scraped", name in read

@@ -40,7 +40,7 @@ class StorageMetrics:
             yield from _disks(last)
         if self._low:
             low = _gauge("penstock_disk_low", "1 while jobs wait for space on a disk.", "disk")
-            for path, is_low in self._low.items():
+            for path, is_low in tuple(self._low.items()):  # changed by another thread
                 low.add_metric([path], is_low)
             yield low
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from tests.backup.making.conftest import World, trades
 from tests.waiting import PATIENCE_S
@@ -19,7 +20,7 @@ from penstock.clock import ManualClock, SystemClock
 from penstock.config import Backup, Collect, Settings
 from penstock.runtime.status import read_processes
 from penstock.runtime.stores import open_state
-from penstock.telemetry import quiet
+from penstock.telemetry import Fact, quiet
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -45,6 +46,27 @@ def test_a_backup_from_the_future_does_not_count(tmp_path: Path) -> None:
     (tmp_path / name_of(NOW + timedelta(days=1))).touch()
 
     assert schedule(tmp_path).is_due()
+
+
+async def test_an_unexpected_error_is_a_problem_and_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, problems, facts = ManualClock(), dict[str, str](), list[Fact]()
+    due = BackupSchedule(schedule(tmp_path)._settings, clock, facts.append, problems)
+    tried = []
+
+    async def fail() -> None:
+        tried.append(clock.monotonic_ns())
+        raise OSError("no memory for a process")
+
+    monkeypatch.setattr(due, "_make", fail)
+    running = asyncio.create_task(due.run())
+    await clock.advance(700)
+    running.cancel()
+
+    assert "no memory" in problems["backup"]
+    assert len(tried) == 2, "it is retried after ten minutes"
+    assert {type(fact) for fact in facts} == {BackupFailed}
 
 
 async def _until(condition: Callable[[], object]) -> None:

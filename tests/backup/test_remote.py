@@ -1,6 +1,7 @@
 """Backups and their remote copies, with a real rclone, a folder and an object store."""
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -338,3 +339,17 @@ def _children() -> list[int]:
         for child in text.split()
         if b"copyto" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
+
+
+def test_a_file_system_without_links_is_staged_by_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", link)
+    (tmp_path / "a").write_bytes(b"archive")
+
+    local_folder.stage(tmp_path / "a", tmp_path / "b")
+
+    assert (tmp_path / "b").read_bytes() == b"archive"

@@ -296,14 +296,14 @@ async def test_secrets_of_rclone_appear_in_no_error(tmp_path: Path) -> None:
 
 
 async def test_the_only_rehearsed_backup_stays(place: Place) -> None:
-    names = [add_backup(place.folder, days) for days in (0, 1)]
-    digest = (place.folder / digest_name(names[1])).read_text().split()[0]
-    write_rehearsal(place.folder / names[1], Rehearsal(at="", digest=digest, verified=True))
+    names = [add_backup(place.folder, days) for days in (0, 1, 2)]
+    digest = (place.folder / digest_name(names[2])).read_text().split()[0]
+    write_rehearsal(place.folder / names[2], Rehearsal(at="", digest=digest, verified=True))
 
-    report = await place.sync(keep=1)
+    report = await place.sync(keep=2)
 
-    assert report.pushed == (names[1],)
-    assert backups(place.files) == backups(place.folder) == {names[1]}
+    assert report.pushed == (names[0], names[2])
+    assert backups(place.files) == backups(place.folder) == {names[0], names[2]}
 
 
 async def test_facts_name_what_was_copied_and_deleted(place: Place) -> None:

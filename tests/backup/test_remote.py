@@ -21,7 +21,7 @@ from penstock.backup.model import digest_name
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_facts import BackupPushed, CopyDeleted, SyncFailed
-from penstock.backup.remote_folder import RemoteFolder, check_remote
+from penstock.backup.remote_folder import Listing, RemoteFolder, check_remote
 from penstock.clock import ManualClock, SystemClock
 from penstock.errors import (
     ConfigError,
@@ -353,3 +353,21 @@ def test_a_file_system_without_links_is_staged_by_copies(
     local_folder.stage(tmp_path / "a", tmp_path / "b")
 
     assert (tmp_path / "b").read_bytes() == b"archive"
+
+
+async def test_a_backup_that_is_deleted_here_meanwhile_is_left_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [add_backup(place.folder, days) for days in (0, 1)]
+    listed = RemoteFolder.list
+
+    async def delete_then_list(folder: RemoteFolder) -> Listing:
+        local_folder.delete(place.folder, names[1])
+        return await listed(folder)
+
+    monkeypatch.setattr(RemoteFolder, "list", delete_then_list)
+
+    report = await place.sync()
+
+    assert (report.pushed, report.problems) == ((names[0],), ())
+    assert backups(place.files) == {names[0]}

@@ -30,6 +30,7 @@ from penstock.clock import SystemClock
 from penstock.config import Storage
 from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
 from penstock.publish.endpoints import log_id
+from penstock.runtime.checkpoints import checkpoint_folder
 from penstock.runtime.stores import open_state
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.documents import read_seals
@@ -376,7 +377,7 @@ async def test_a_copy_of_an_owner_that_ended_without_an_answer_is_used(
 
     async def ask(_: Any, __: Any, slot: str, backup: str, ___: float) -> None:
         with closing(log.writer(slot)) as owner:
-            owner.checkpoint(snapshot.checkpoint_folder(world.data, backup, slot))
+            owner.checkpoint(checkpoint_folder(world.data, backup, slot))
 
     monkeypatch.setattr(snapshot, "ask_checkpoint", ask)
     monkeypatch.setattr(snapshot, "slot_status_id", lambda *_: "seen")

@@ -46,8 +46,10 @@ class SyncSchedule:
 
     async def _run(self) -> None:
         self._tried_ns = self._clock.monotonic_ns()
+        before = self._names()
         report = await self._sync.run()
-        self._synced = self._names()
+        # Not what is there now: a backup that was made meanwhile is not synchronized yet.
+        self._synced = (before | {*report.pulled}) - {*report.deleted}
         self._problems.pop(_PART, None)
         if report.problems:
             self._problems[_PART] = "; ".join(report.problems[:3])

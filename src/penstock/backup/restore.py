@@ -78,6 +78,8 @@ def _write(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def _check_target(target: Path) -> None:
+    if target.is_mount():  # it cannot be replaced
+        raise StorageError(str(target), "is a mount point", "Name a new folder inside it.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise StorageError(str(target), "is not a folder", "Name a new folder.")
     if target.exists() and any(target.iterdir()):

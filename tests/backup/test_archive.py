@@ -139,6 +139,19 @@ def test_a_missing_or_foreign_digest_is_noticed(tmp_path: Path) -> None:
         check_archive(archive)
 
 
+def test_a_mount_point_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = write_archive(tmp_path, FILES)
+    (tmp_path / "mounted").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "mounted")
+
+    with pytest.raises(StorageError, match="is a mount point"):
+        restore(archive, tmp_path / "mounted")
+
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_nothing_is_restored_into_a_folder_that_is_in_use(tmp_path: Path) -> None:
     archive = write_archive(tmp_path, FILES)
     target = tmp_path / "data"

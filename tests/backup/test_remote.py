@@ -1,6 +1,7 @@
 """Backups and their remote copies, with a real rclone, a folder and an object store."""
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ from penstock.backup.model import digest_name
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_facts import BackupPushed, CopyDeleted, SyncFailed
-from penstock.backup.remote_folder import RemoteFolder, check_remote
+from penstock.backup.remote_folder import Listing, RemoteFolder, check_remote
 from penstock.clock import ManualClock, SystemClock
 from penstock.errors import (
     ConfigError,
@@ -295,14 +296,14 @@ async def test_secrets_of_rclone_appear_in_no_error(tmp_path: Path) -> None:
 
 
 async def test_the_only_rehearsed_backup_stays(place: Place) -> None:
-    names = [add_backup(place.folder, days) for days in (0, 1)]
-    digest = (place.folder / digest_name(names[1])).read_text().split()[0]
-    write_rehearsal(place.folder / names[1], Rehearsal(at="", digest=digest, verified=True))
+    names = [add_backup(place.folder, days) for days in (0, 1, 2)]
+    digest = (place.folder / digest_name(names[2])).read_text().split()[0]
+    write_rehearsal(place.folder / names[2], Rehearsal(at="", digest=digest, verified=True))
 
-    report = await place.sync(keep=1)
+    report = await place.sync(keep=2)
 
-    assert report.pushed == (names[1],)
-    assert backups(place.files) == backups(place.folder) == {names[1]}
+    assert report.pushed == (names[0], names[2])
+    assert backups(place.files) == backups(place.folder) == {names[0], names[2]}
 
 
 async def test_facts_name_what_was_copied_and_deleted(place: Place) -> None:
@@ -338,3 +339,35 @@ def _children() -> list[int]:
         for child in text.split()
         if b"copyto" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
+
+
+def test_a_file_system_without_links_is_staged_by_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", link)
+    (tmp_path / "a").write_bytes(b"archive")
+
+    local_folder.stage(tmp_path / "a", tmp_path / "b")
+
+    assert (tmp_path / "b").read_bytes() == b"archive"
+
+
+async def test_a_backup_that_is_deleted_here_meanwhile_is_left_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [add_backup(place.folder, days) for days in (0, 1)]
+    listed = RemoteFolder.list
+
+    async def delete_then_list(folder: RemoteFolder) -> Listing:
+        local_folder.delete(place.folder, names[1])
+        return await listed(folder)
+
+    monkeypatch.setattr(RemoteFolder, "list", delete_then_list)
+
+    report = await place.sync()
+
+    assert (report.pushed, report.problems) == ((names[0],), ())
+    assert backups(place.files) == {names[0]}

@@ -7,6 +7,7 @@ from typing import cast
 
 from tests.backup.folders import add_backup
 
+from penstock.backup import local_folder
 from penstock.backup.folder import locked_alone
 from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_schedule import SyncSchedule
@@ -67,3 +68,24 @@ async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     running.cancel()
 
     assert runs == [1, 1, 1, 2, 3, 3, 4, 4, 5, 6, 7]
+
+
+async def test_a_backup_that_is_made_during_a_sync_is_synchronized_too(tmp_path: Path) -> None:
+    clock, sync, folder = ManualClock(), CountedSync(), tmp_path / "backups"
+    schedule = SyncSchedule(cast("RemoteSync", sync), folder, clock, {})
+    old = add_backup(folder, 9)
+
+    def pulling() -> SyncReport:
+        """One is pulled and an old one deleted; meanwhile another one is made."""
+        sync.result = lambda: SyncReport(remote="s3:x")
+        local_folder.delete(folder, old)
+        add_backup(folder, 0)
+        return SyncReport(remote="s3:x", pulled=(add_backup(folder, 1),), deleted=(old,))
+
+    sync.result = pulling
+    running = asyncio.create_task(schedule.run())
+    await clock.advance(0)
+    await clock.advance(3600)
+    running.cancel()
+
+    assert sync.runs == 2

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from penstock.backup.local_folder import staging
 from penstock.clock import SystemClock
 from penstock.config import Backup, Collect, Settings
 from penstock.market.channels import TRADES
+from penstock.storage.log import open_log
 
 NOBODY = 2**22 + 1
 """More than any process id may be."""
@@ -93,11 +94,18 @@ def test_leftovers_are_listed_and_then_removed(data: Path, temporary_folder: Pat
         left(data / "checkpoints" / "20250101T000000" / "log" / SLOT / "000001.sst"),
         left(backups / f".partial-{NOBODY}-{kept}"),
         left(backups / ".rehearsal" / "state.db"),
+        left(backups / ".restoring-.rehearsal-1" / "state.db"),
+        left(backups / f".{kept}.sha256.{NOBODY}"),
         left(backups / ".sync" / "tmpabc" / kept),
         left(backups / "storage-2020-01-01T00-00-00-000.tar.gz.sha256"),
         left(temporary_folder / "penstock-reader-abc" / SLOT),
     ]
-    used = [left(data / f"log/{SLOT}/000002.sst"), left(data / "state.db"), backups / kept]
+    used = [
+        left(data / f"log/{SLOT}/000002.sst"),
+        left(data / "state.db"),
+        left(backups / "notes.rehearsal" / "mine"),
+        backups / kept,
+    ]
 
     listed = collect(data, dry_run=True)
 
@@ -174,3 +182,18 @@ def test_the_command_prints_sizes(data: Path) -> None:
     [line] = invoke("gc", "--json", "--data-dir", str(data)).stdout.splitlines()
     assert json.loads(line)["kind"] == "temporary file"
     assert "0.0 MB were removed." in invoke("gc", "--data-dir", str(data)).stdout
+
+
+def test_a_reader_without_a_slot_yet_survives(data: Path, temporary_folder: Path) -> None:
+    log = open_log(f"rocksdb:{data}")
+    with closing(log.reader()) as reader:
+        assert reader.stats() == []
+        [folder] = temporary_folder.iterdir()
+        os.utime(folder, (0, 0))
+        assert [each.kind for each in collect(data)] == ["reader"]
+        with closing(log.writer("collect-first")) as writer:
+            writer.append(trades(1, 2))
+
+        assert [slot.slot for slot in reader.stats()] == ["collect-first"]
+
+    assert list(temporary_folder.iterdir()) == []

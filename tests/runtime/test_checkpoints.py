@@ -95,3 +95,13 @@ async def test_a_copy_that_fails_is_reported(
     assert found["problem"]
     assert isinstance(facts[0], CheckpointFailed)
     writer.append([trade(2)])
+
+
+async def test_an_answer_that_was_lost_is_given_again(
+    store: StateStore, writer: LogWriter, tmp_path: Path
+) -> None:
+    """The store did not take the answer, or the owner was restarted before it gave one."""
+    await ask_checkpoint(store, LOG_ID, SLOT, "one", 10)
+    writer.checkpoint(checkpoint_folder(tmp_path, "one", SLOT))
+
+    assert (await answered(store, writer, tmp_path, []))["state"] == "made"

@@ -71,7 +71,9 @@ def _find(settings: Settings, now_ns: int, *, damaged: bool) -> Iterator[Garbage
         if damaged:
             yield from damaged_slots(folder / "log")
     if settings.backup.folder:
-        yield from backup_garbage(Path(settings.backup.folder).expanduser())
+        backups = Path(settings.backup.folder).expanduser()
+        yield from temporary_files(backups, now_ns)
+        yield from backup_garbage(backups)
     lake = local_folder(lake_url(settings))
     if lake is None or lake.is_dir():
         try:

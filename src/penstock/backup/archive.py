@@ -167,10 +167,3 @@ class ArchiveWriter:
                     where, f"the backup cannot be written: {error.strerror}"
                 ) from None
             raise StorageError(where, error.strerror or str(error)) from error
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what killed backups left. Call it only while the folder is locked."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        with suppress(OSError):
-            path.unlink()

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from penstock.backup.archive import remove_partial
+from penstock.backup.archive import PARTIAL
 from penstock.backup.model import DIGEST_SUFFIX, BackupFile, digest_name, read_digest, time_of
+from penstock.backup.restore import FRESH
 from penstock.backup.retention import plan
 from penstock.errors import BackupRunning, NoBackup, StorageError, near_matches
 from penstock.files import make_folder, replace_file
@@ -60,6 +61,19 @@ def locked_alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_busy(folder: Path) -> bool:
+    """Whether a process makes or checks a backup there.
+
+    Raises:
+        StorageError: the folder cannot be created.
+    """
+    try:
+        with locked_alone(folder):
+            return False
+    except BackupRunning:
+        return True
 
 
 def list_backups(folder: Path) -> list[BackupFile]:
@@ -133,17 +147,42 @@ def write_rehearsal(archive: Path, result: Rehearsal) -> None:
     replace_file(archive.with_name(archive.name + REHEARSED_SUFFIX), data)
 
 
-def clean(folder: Path) -> None:
-    """Remove what killed backups left. Call it only while the folder is locked."""
-    remove_partial(folder)
-    for left in folder.glob(f"*{REHEARSAL_FOLDER}*"):  # also while it was being restored
-        shutil.rmtree(left, ignore_errors=True)
+def leftovers(folder: Path) -> Iterator[tuple[str, Path]]:
+    """What killed backups left, each with its kind. Call it only while the folder is locked.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(PARTIAL):
+            yield "unfinished backup", path
+        elif path.name.startswith((REHEARSAL_FOLDER, FRESH + REHEARSAL_FOLDER)):
+            yield "rehearsal", path
+        elif _is_alone(path):
+            yield "file about a backup", path
+
+
+def _is_alone(path: Path) -> bool:
+    """Whether it is a file about an archive that does not exist."""
     for suffix in (DIGEST_SUFFIX, REHEARSED_SUFFIX):
-        for path in folder.glob(f"storage-*{suffix}"):
-            archive = path.name.removesuffix(suffix)
-            if time_of(archive) is not None and not (folder / archive).exists():
-                with suppress(OSError):
-                    path.unlink()
+        archive = path.name.removesuffix(suffix)
+        if archive != path.name and time_of(archive) is not None:
+            return not path.with_name(archive).exists()
+    return False
+
+
+def clean(folder: Path) -> None:
+    """Remove what killed backups left. Call it only while the folder is locked.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for _, path in leftovers(folder):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
 
 
 def retain(folder: Path, keep: int, now: datetime) -> Sequence[BackupFile]:

@@ -115,7 +115,9 @@ def stage(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except PermissionError:  # a file system without hard links
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without hard links
         shutil.copyfile(source, target)
 
 

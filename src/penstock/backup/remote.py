@@ -220,15 +220,20 @@ class _Run:
         return found == expected if found else None
 
     async def _push_one(self, copy: LocalCopy) -> None:
-        if self._staging is not None:
-            await self._upload(copy, self._staging)
+        if self._staging is not None and not await self._upload(copy, self._staging):
+            return
         self._pushed.append(copy.name)
         self._copied += copy.size
         self._there[copy.name] = copy.size
 
-    async def _upload(self, copy: LocalCopy, staging: Path) -> None:
+    async def _upload(self, copy: LocalCopy, staging: Path) -> bool:
+        """Whether it was uploaded: a backup that is made meanwhile may delete older ones here."""
         staged, digest = staging / copy.name, staging / digest_name(copy.name)
-        await asyncio.to_thread(local_folder.stage, self._folder / copy.name, staged)
+        try:
+            await asyncio.to_thread(local_folder.stage, self._folder / copy.name, staged)
+        except FileNotFoundError:
+            del self.here[copy.name]
+            return False
         digest.write_text(digest_line(copy.digest, copy.name))
         await self._remote.upload(staged, copy.name)
         equal = None if self._remote.hash_kind is None else await self._compare(copy)
@@ -242,6 +247,7 @@ class _Run:
         staged.unlink()
         digest.unlink()
         self._emit(BackupPushed(name=copy.name, size_bytes=copy.size))
+        return True
 
     # Pull
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from penstock.backup.folder import list_backups, locked_alone
+from penstock.backup.folder import is_busy, list_backups
 from penstock.backup.remote import RemoteSync
 from penstock.clock import Clock
-from penstock.errors import BackupRunning, PenstockError
+from penstock.errors import PenstockError
 
 _PART = "remote copies"
 _LOOK_S = 15.0
@@ -44,23 +44,17 @@ class SyncSchedule:
             is_due = waited_s >= _RETRY_S
         else:
             is_due = waited_s >= _REGULARLY_S or self._names() != self._synced
-        return is_due and not self._is_busy()
+        return is_due and not is_busy(self._folder)  # then the sync follows the backup
 
     async def _run(self) -> None:
         self._tried_ns = self._clock.monotonic_ns()
+        before = self._names()
         report = await self._sync.run()
-        self._synced = self._names()
+        # Not what is there now: a backup that was made meanwhile is not synchronized yet.
+        self._synced = (before | {*report.pulled}) - {*report.deleted}
         self._problems.pop(_PART, None)
         if report.problems:
             self._problems[_PART] = "; ".join(report.problems[:3])
 
     def _names(self) -> frozenset[str]:
         return frozenset(backup.name for backup in list_backups(self._folder))
-
-    def _is_busy(self) -> bool:
-        """Whether a backup is being made and checked: then the sync follows it."""
-        try:
-            with locked_alone(self._folder):
-                return False
-        except BackupRunning:
-            return True

@@ -18,7 +18,8 @@ from penstock.backup.reading import Progress, check_archive, contents
 from penstock.errors import FolderNotEmpty, StorageError, StorageFull
 from penstock.files import make_folder, sync_folder
 
-_FRESH = ".restoring-"
+FRESH = ".restoring-"
+"""The beginning of the names of folders that are not restored completely."""
 _SPARE = 16 << 20
 
 
@@ -77,6 +78,8 @@ def _write(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def _check_target(target: Path) -> None:
+    if target.is_mount():  # it cannot be replaced
+        raise StorageError(str(target), "is a mount point", "Name a new folder inside it.")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise StorageError(str(target), "is not a folder", "Name a new folder.")
     if target.exists() and any(target.iterdir()):
@@ -86,7 +89,7 @@ def _check_target(target: Path) -> None:
 @contextmanager
 def _fresh_folder(target: Path) -> Iterator[Path]:
     """A new folder beside the target, locked; removed unless it took the target's place."""
-    fresh = target.with_name(f"{_FRESH}{target.name}-{os.getpid()}")
+    fresh = target.with_name(f"{FRESH}{target.name}-{os.getpid()}")
     fresh.mkdir(mode=0o700)
     descriptor = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -99,7 +102,7 @@ def _fresh_folder(target: Path) -> Iterator[Path]:
 
 def _remove_left(target: Path) -> None:
     """Remove what a restore left that was killed; one that runs holds a lock."""
-    for left in target.parent.glob(f"{_FRESH}{target.name}-*"):
+    for left in target.parent.glob(f"{FRESH}{target.name}-*"):
         with suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

@@ -27,7 +27,8 @@ def plan(backups: Sequence[BackupFile], keep: int, now: datetime) -> Retained:
     """Return which backups to keep: the latest of each calendar day (UTC), at most ``keep``.
 
     If none of these is verified, the newest verified backup takes the place of the oldest of them:
-    a verified backup is kept whenever there is one.
+    a verified backup is kept whenever there is one. The newest backup is kept too, also if ``keep``
+    is 1: it has records that no other has, and without it another one would be due at once.
     """
     assert keep >= 1, "a retention keeps at least one backup"
     newest_first = sorted(backups, key=lambda backup: (backup.at, backup.name), reverse=True)
@@ -39,7 +40,7 @@ def plan(backups: Sequence[BackupFile], keep: int, now: datetime) -> Retained:
     chosen = list(latest.values())[:keep]
     if not any(backup.verified for backup in chosen):
         verified = [backup for backup in made if backup.verified][:1]
-        chosen = chosen[: keep - len(verified)] + verified
+        chosen = chosen[: max(1, keep - len(verified))] + verified
     names = {backup.name for backup in (*ahead, *chosen)}
     return Retained(
         kept=tuple(backup for backup in newest_first if backup.name in names),

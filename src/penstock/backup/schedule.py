@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 
 from penstock.backup.facts import BackupFailed
-from penstock.backup.folder import list_backups
+from penstock.backup.folder import is_busy, list_backups
 from penstock.backup.priority import give_way
 from penstock.backup.run import backup_folder, make_backup
 from penstock.clock import Clock, SystemClock
@@ -54,7 +54,8 @@ class BackupSchedule:
     def is_due(self) -> bool:
         """Whether the newest backup is too old, and the last attempt did not fail just now.
 
-        A backup from the future was made while a clock was wrong, and does not count.
+        A backup from the future was made while a clock was wrong, and does not count. While another
+        process makes one, such as that of another keeper, none is due.
 
         Raises:
             StorageError: the folder of backups cannot be read.
@@ -65,7 +66,8 @@ class BackupSchedule:
                 return False
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         made = [each.at for each in list_backups(backup_folder(self._settings)) if each.at <= now]
-        return not made or (now - made[-1]).total_seconds() >= self._every_s
+        is_old = not made or (now - made[-1]).total_seconds() >= self._every_s
+        return is_old and not is_busy(backup_folder(self._settings))
 
     async def _make(self) -> None:
         context = multiprocessing.get_context("spawn")

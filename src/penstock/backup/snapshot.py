@@ -270,5 +270,10 @@ async def _copy_slot(store: Store, slot: str, copies: str, *, is_owned: bool) ->
 
 
 def _copy_without_owner(log: EventLog, slot: str, path: Path) -> None:
-    with closing(log.writer(slot)) as writer:
-        writer.checkpoint(path)
+    try:
+        with closing(log.writer(slot)) as writer:
+            if not path.exists():  # its owner may have ended before it could say that it made it
+                writer.checkpoint(path)
+    except OSError as error:
+        where = str(error.filename or path)
+        raise StorageError(where, error.strerror or str(error)) from error

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.backup.folder import Rehearsal, find_backup, list_backups, read_rehearsal
-from penstock.backup.manifest import Manifest
+from penstock.backup.manifest import LOG_ID, Manifest
 from penstock.backup.priority import give_way
 from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore as restore_archive
@@ -29,6 +29,9 @@ from penstock.telemetry.printable import printable
 
 backup = typer.Typer(help="Make, check, restore and copy backups.", no_args_is_help=True)
 backup.command()(sync)
+
+_LOCAL = ("cache", "delta", "memory")
+"""Kinds of parts that are on no server."""
 
 FolderOption = Annotated[
     str | None,
@@ -249,6 +252,11 @@ def restore(
     for part, each in found.parts.items():
         if not each.included:
             note(f"penstock: not in the backup: {part}. {each.note}")
+    if any(not each.included and each.kind not in _LOCAL for each in found.parts.values()):
+        note(
+            "penstock: what is on a server may be newer than this backup, and its records be sealed"
+            f" already: then delete {to / LOG_ID} before the first process starts."
+        )
     typer.echo(f"Check it with: penstock verify --data-dir {to}")
 
 

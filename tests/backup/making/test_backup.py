@@ -30,6 +30,7 @@ from penstock.clock import SystemClock
 from penstock.config import Storage
 from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
 from penstock.publish.endpoints import log_id
+from penstock.runtime.checkpoints import checkpoint_folder
 from penstock.runtime.stores import open_state
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.documents import read_seals
@@ -349,3 +350,43 @@ async def test_a_backup_that_is_cancelled_leaves_nothing(
             await asyncio.sleep(0.01)
 
     assert tree(world.data / "checkpoints") == {}
+
+
+async def test_a_folder_with_a_space_behind_a_link_is_copied(world: World) -> None:
+    real = world.data.parent / "real data"
+    real.mkdir()
+    world.data.symlink_to(real)
+    recorder = await world.collector()
+    await recorder.record(trades(1, 20, age_ns=3 * HOUR_NS))
+    await recorder.sync()
+    await world.keep()
+
+    made = await world.back_up()
+
+    assert any(file.path.startswith("lake/trades/exchange=") for file in made.manifest.files)
+    assert made.rehearsal is not None
+    assert made.rehearsal.verified, made.rehearsal
+
+
+async def test_a_copy_of_an_owner_that_ended_without_an_answer_is_used(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(f"rocksdb:{world.data}")
+    with closing(log.writer("collect-ended")) as writer:
+        writer.append(trades(1, 20))
+
+    async def ask(_: Any, __: Any, slot: str, backup: str, ___: float) -> None:
+        with closing(log.writer(slot)) as owner:
+            owner.checkpoint(checkpoint_folder(world.data, backup, slot))
+
+    monkeypatch.setattr(snapshot, "ask_checkpoint", ask)
+    monkeypatch.setattr(snapshot, "slot_status_id", lambda *_: "seen")
+    monkeypatch.setattr(snapshot, "read_processes", _seen)
+
+    made = await world.back_up(checkpoint_timeout=0.3)
+
+    assert made.manifest.slots == ["collect-ended"]
+
+
+async def _seen(_: Any) -> list[Any]:
+    return [SimpleNamespace(id="seen", gone=False)]

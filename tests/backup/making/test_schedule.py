@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app.keeper import open_keeper
 from penstock.backup.facts import BackupFailed, BackupMade
-from penstock.backup.folder import list_backups
+from penstock.backup.folder import list_backups, locked_alone
 from penstock.backup.model import name_of
 from penstock.backup.outcome import read_outcomes
 from penstock.backup.schedule import BackupSchedule
@@ -107,3 +107,12 @@ async def test_a_failed_backup_is_a_problem_of_the_keeper(world: World, tmp_path
             while "backup:" not in problems:
                 await asyncio.sleep(0.02)
                 problems = str([e.status.problems for e in await read_processes(store)])
+
+
+def test_none_is_due_while_another_keeper_makes_one(tmp_path: Path) -> None:
+    due = schedule(tmp_path)
+
+    with locked_alone(tmp_path):
+        assert not due.is_due()
+
+    assert due.is_due()

@@ -51,11 +51,13 @@ def list_files(folder: Path) -> Iterator[TableFiles]:
             version, data = table.version(), table.file_uris()
         except DeltaError as error:
             raise StorageError(str(folder / name), str(error)) from error
+        # They begin with the real path of the table, with some characters written as %XX.
+        depth = len((folder / name).resolve().parts)
         yield TableFiles(
             name,
             version,
             sorted(_log_files(folder, name, version)),
-            sorted(Path(path).relative_to(folder.absolute()).as_posix() for path in data),
+            sorted("/".join((name, *Path(path).parts[depth:])) for path in data),
         )
 
 

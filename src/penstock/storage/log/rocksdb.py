@@ -366,6 +366,9 @@ class _Secondaries:
         raise AssertionError("the last look returns or raises")
 
     def _open(self, name: str) -> tuple["_RocksPairs", LinkedFolder]:
+        if not Path(self._scratch.name).exists():  # it was idle, and taken for a leftover
+            self._scratch.cleanup()
+            self._scratch = tempfile.TemporaryDirectory(prefix=READER_PREFIX)
         path, scratch = self._folder / name, Path(self._scratch.name, name)
         scratch.mkdir(exist_ok=True)
         with failures_named(str(path), scratch):

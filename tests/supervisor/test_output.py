@@ -107,6 +107,22 @@ def test_the_supervisors_own_lines_do_not_wait_either() -> None:
     assert pipe.close()[0] == "own line"
 
 
+def test_a_terminal_that_another_program_made_non_blocking_gets_all_lines() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    output = Output(write)
+    lines = [b"%06d" % number + b"x" * 1000 + b"\n" for number in range(200)]
+    assert all(output.put("a", line) for line in lines)
+    found = b""
+    while len(found) < sum(map(len, lines)):
+        found += os.read(read, 65536)
+    output.close()
+    os.close(read)
+    os.close(write)
+
+    assert found == b"".join(lines)
+
+
 def test_nobody_who_reads_is_no_error() -> None:
     pipe = Pipe()
     os.close(pipe._read)

@@ -333,6 +333,20 @@ def test_an_exchange_that_is_silent_to_all_is_no_reason_to_restart() -> None:
     assert not unhealthy(world)
 
 
+@pytest.mark.parametrize("ends", ["stopped", "given up"])
+def test_those_that_will_not_run_do_not_make_an_exchange_look_silent(ends: str) -> None:
+    world = started(COLLECT, FETCH)
+    if ends == "stopped":
+        world.do(world.machine.stop([FETCH.name], world.now))
+        world.die(FETCH.name, 0)
+    else:
+        world.die(FETCH.name, SETTINGS_WRONG)
+    assert world.state(FETCH) == ends
+    see(world, 700)
+
+    assert unhealthy(world) == [COLLECT.name]
+
+
 def test_a_quiet_market_alone_costs_a_few_restarts_and_is_never_given_up() -> None:
     world = started(COLLECT)
     see(world, 24 * 3600)

@@ -160,8 +160,11 @@ class Process:
         """Show the service manager that the event loop runs, and what it does."""
         manager = service_manager()
         every_s = min(_NOTIFY_S, (manager.watchdog_s or _NOTIFY_S) / 2)
+        doing = ""
         while True:
-            manager.alive(self.current_report().doing)
+            with suppress(Exception):  # the heartbeat tells of it; the event loop runs
+                doing = self.current_report().doing
+            manager.alive(doing)
             await self.clock.sleep(every_s)
 
     async def _end_tasks(self) -> None:

@@ -230,6 +230,18 @@ def test_started_again_while_it_stops_it_runs_once_it_has_ended() -> None:
     assert not of(world, ProcessEnded)
 
 
+def test_one_that_hangs_is_started_without_delay_if_the_operator_says_so_meanwhile() -> None:
+    world = started(WORK, rules=replace(RULES, restart_limit=1))
+    for _ in looks(world, 70, beats=False, data=set()):
+        pass
+    assert world.state(WORK) == "stopping"
+    world.do(world.machine.restart([WORK.name], world.now))
+    world.advance(15)  # it does not obey, and is killed
+
+    assert world.state(WORK) == "running"
+    assert world.starts[WORK.name] == 2
+
+
 def test_a_process_that_cannot_be_started_is_tried_again_and_then_given_up() -> None:
     child = Child(WORK, RULES, lambda: 0.0, lambda _: None)
     child.start(0)

@@ -271,4 +271,5 @@ async def _copy_slot(store: Store, slot: str, copies: str, *, is_owned: bool) ->
 
 def _copy_without_owner(log: EventLog, slot: str, path: Path) -> None:
     with closing(log.writer(slot)) as writer:
-        writer.checkpoint(path)
+        if not path.exists():  # else its owner made it, and ended before it said so
+            writer.checkpoint(path)

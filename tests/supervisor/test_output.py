@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from select import select
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_terminal_that_another_program_made_non_blocking_gets_all_lines() -> N
     lines = [b"%06d" % number + b"x" * 1000 + b"\n" for number in range(200)]
     assert all(output.put("a", line) for line in lines)
     found = b""
-    while len(found) < sum(map(len, lines)):
+    while len(found) < sum(map(len, lines)) and select((read,), (), (), 5)[0]:
         found += os.read(read, 65536)
     output.close()
     os.close(read)

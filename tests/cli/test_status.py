@@ -14,7 +14,7 @@ from penstock.clock import SystemClock
 from penstock.config import Collect, Settings
 from penstock.runtime.identity import identity_of
 from penstock.runtime.sinks import Identified, LiveSink
-from penstock.runtime.status import ProcessStatus, write_process
+from penstock.runtime.status import ChildStatus, ProcessStatus, write_process
 from penstock.runtime.stores import open_state
 
 from .conftest import PENSTOCK, invoke, started
@@ -70,6 +70,16 @@ def test_a_process_of_this_machine_that_ended_is_gone_at_once(tmp_path: Path) ->
 
     assert json.loads(done.stdout)["gone"]
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [("running", 0), ("given up", 1)])
+def test_a_process_that_its_supervisor_gave_up_should_be_running(
+    tmp_path: Path, state: str, code: int
+) -> None:
+    children = [ChildStatus(name="fetch:sim", state=state)]
+    report_stored(tmp_path, replace(BUS, kind="up", name="up", children=children))
+
+    assert invoke("status", "--data-dir", str(tmp_path)).returncode == code
 
 
 def test_a_store_that_cannot_be_read_is_said_and_the_other_one_shown(

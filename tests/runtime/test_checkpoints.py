@@ -10,6 +10,7 @@ from tests.backup.test_archive import tree
 from tests.events import trade
 
 from penstock.clock import SystemClock
+from penstock.errors import StoreUnreachable
 from penstock.runtime.checkpoints import (
     Checkpointer,
     ask_checkpoint,
@@ -58,6 +59,23 @@ async def test_a_slot_is_copied_once_on_request(
         assert (checkpoint_folder(tmp_path, backup, SLOT) / "CURRENT").is_file()
 
     assert [fact.backup for fact in facts if isinstance(fact, CheckpointMade)] == ["one", "two"]
+
+
+async def test_a_copy_is_made_known_although_the_store_did_not_answer_before(
+    store: StateStore, writer: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write(*_: object) -> None:
+        raise StoreUnreachable("memory:", "does not answer")
+
+    facts: list[Any] = []
+    await ask_checkpoint(store, LOG_ID, SLOT, "one", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "write", write)
+        with pytest.raises(StoreUnreachable):
+            await answered(store, writer, tmp_path, facts)
+
+    assert (await answered(store, writer, tmp_path, facts))["state"] == "made"
+    assert [type(fact) for fact in facts] == [CheckpointMade]
 
 
 async def test_a_backup_that_waits_no_longer_gets_nothing(

@@ -16,7 +16,7 @@ from penstock.config import State as StateSettings
 from penstock.errors import SlotInUse, StoreUnreachable
 from penstock.market.events import Event
 from penstock.runtime import heartbeat, trimming
-from penstock.runtime.facts import StatusNotStored
+from penstock.runtime.facts import StatusNotStored, TaskFailed
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.process import Process
 from penstock.runtime.recording import RecordingProcess
@@ -99,6 +99,23 @@ async def test_a_failure_is_told_with_its_reason(settings: Settings, store: Stat
     [failed] = await read_processes(store)
     assert (failed.status.state, failed.status.health) == ("failed", "failed")
     assert failed.status.problems == ["ValueError: broken"]
+
+
+async def test_a_background_task_that_fails_is_logged_and_the_process_continues(
+    settings: Settings,
+) -> None:
+    async def fails() -> None:
+        raise KeyError("until")
+
+    facts: list[Fact] = []
+    async with Process("bus", settings, CLOCK, facts.append) as process:
+        process.start(fails())
+        await eventually(lambda: bool(facts))
+
+    [fact] = facts
+    assert isinstance(fact, TaskFailed)
+    assert fact.task.endswith("fails")
+    assert fact.reason == "KeyError('until')"
 
 
 async def test_a_cancelled_process_has_stopped(settings: Settings, store: StateStore) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
 from penstock.config import Collect, Settings
@@ -94,3 +95,20 @@ async def test_every_process_says_when_it_runs_and_that_it_lives(
 
     assert received.count("READY=1") == 1
     assert service_manager().watchdog_s == 0.02
+
+
+async def test_a_report_that_fails_does_not_make_a_process_look_hung(
+    systemd: Systemd, tmp_path: Path
+) -> None:
+    use_service_manager({**systemd.environment, "WATCHDOG_USEC": "20000"})
+
+    def report() -> Report:
+        raise RuntimeError("changed during iteration")
+
+    received: list[str] = []
+    async with Process("bus", Settings(collect=Collect(data_dir=str(tmp_path))), CLOCK) as process:
+        process.running(report)
+        async with asyncio.timeout(PATIENCE_S):
+            while received.count("WATCHDOG=1\nSTATUS=") < 3:
+                await asyncio.sleep(0.005)
+                received += systemd.received()

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from select import select
 
 import pytest
 
@@ -105,6 +106,22 @@ def test_the_supervisors_own_lines_do_not_wait_either() -> None:
         own.write("own line\n")
 
     assert pipe.close()[0] == "own line"
+
+
+def test_a_terminal_that_another_program_made_non_blocking_gets_all_lines() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    output = Output(write)
+    lines = [b"%06d" % number + b"x" * 1000 + b"\n" for number in range(200)]
+    assert all(output.put("a", line) for line in lines)
+    found = b""
+    while len(found) < sum(map(len, lines)) and select((read,), (), (), 5)[0]:
+        found += os.read(read, 65536)
+    output.close()
+    os.close(read)
+    os.close(write)
+
+    assert found == b"".join(lines)
 
 
 def test_nobody_who_reads_is_no_error() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Collect, Fetch, Metrics, Settings, Up, UpExchange, load
+from penstock.config import Collect, Fetch, Metrics, Settings, State, Up, UpExchange, load
 from penstock.errors import ConfigError, PenstockError, UnknownChannel, UnknownExchange
 from penstock.supervisor.plan import plan_children
 
@@ -118,6 +118,12 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(error, match=says):
         planned(**up)
+
+
+def test_a_state_store_that_is_not_shared_is_refused() -> None:
+    up = Up(exchanges=("binance",), symbols=("btc_usdt",))
+    with pytest.raises(ConfigError, match="memory: is for one process"):
+        plan_children(Settings(up=up, state=State(url="memory:")))
 
 
 def test_without_anything_to_collect_the_rest_runs_if_that_is_said() -> None:

@@ -230,6 +230,18 @@ def test_started_again_while_it_stops_it_runs_once_it_has_ended() -> None:
     assert not of(world, ProcessEnded)
 
 
+def test_one_that_hangs_is_started_without_delay_if_the_operator_says_so_meanwhile() -> None:
+    world = started(WORK, rules=replace(RULES, restart_limit=1))
+    for _ in looks(world, 70, beats=False, data=set()):
+        pass
+    assert world.state(WORK) == "stopping"
+    world.do(world.machine.restart([WORK.name], world.now))
+    world.advance(15)  # it does not obey, and is killed
+
+    assert world.state(WORK) == "running"
+    assert world.starts[WORK.name] == 2
+
+
 def test_a_process_that_cannot_be_started_is_tried_again_and_then_given_up() -> None:
     child = Child(WORK, RULES, lambda: 0.0, lambda _: None)
     child.start(0)
@@ -331,6 +343,20 @@ def test_an_exchange_that_is_silent_to_all_is_no_reason_to_restart() -> None:
     see(world, 24 * 3600)
 
     assert not unhealthy(world)
+
+
+@pytest.mark.parametrize("ends", ["stopped", "given up"])
+def test_those_that_will_not_run_do_not_make_an_exchange_look_silent(ends: str) -> None:
+    world = started(COLLECT, FETCH)
+    if ends == "stopped":
+        world.do(world.machine.stop([FETCH.name], world.now))
+        world.die(FETCH.name, 0)
+    else:
+        world.die(FETCH.name, SETTINGS_WRONG)
+    assert world.state(FETCH) == ends
+    see(world, 700)
+
+    assert unhealthy(world) == [COLLECT.name]
 
 
 def test_a_quiet_market_alone_costs_a_few_restarts_and_is_never_given_up() -> None:

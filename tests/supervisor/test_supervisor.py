@@ -211,6 +211,33 @@ async def test_commands_come_through_a_socket_that_only_the_owner_may_use(
         await tell_supervisor(folder, "restart", ["a"])
 
 
+async def test_an_answer_may_be_long(tmp_path: Path) -> None:
+    plans = [plan(f"{number}{'x' * 10_000}", "refuses") for number in range(8)]
+    async with (
+        supervised(tmp_path, plan("a"), *plans) as running,
+        controlled(running.supervisor, tmp_path),
+    ):
+        answer = await tell_supervisor(tmp_path, "show", [])
+
+    assert [each.name for each in answer.processes] == ["a", *(each.name for each in plans)]
+
+
+async def test_a_machine_without_threads_left_is_no_reason_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with supervised(tmp_path, plan("a"), plan("b")) as running:
+        await eventually(lambda: running.pid("b") > 0)
+
+        async def start(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Launcher, "start", start)
+            os.kill(running.pid("a"), signal.SIGKILL)
+            await eventually(lambda: "new thread" in running.child("a").reason)
+            assert running.child("b").state == "running"
+
+
 def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
     second = only_supervisor(tmp_path / "new")
     with (

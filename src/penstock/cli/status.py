@@ -60,8 +60,8 @@ def status(
     often each was restarted, and why. Rows with problems come first. A terminal
     shows as many rows as fit and the number of the rest; other outputs show all. With --watch a
     terminal is redrawn every second; elsewhere everything is printed again. Exits 1 if a
-    process should be running and is not, if one failed, if a store does not answer, or if
-    the folder does not exist.
+    process should be running and is not, if one failed or was given up, if a store does not
+    answer, or if the folder does not exist.
 
     Example: penstock status --data-dir ~/market-data --watch
     """
@@ -150,7 +150,8 @@ async def _live_processes(settings: Settings) -> list[SeenProcess]:
 
 
 def _has_failed(seen: SeenProcess) -> bool:
-    return seen.gone or seen.status.state == "failed"
+    given_up = any(child.state == "given up" for child in seen.status.children)
+    return seen.gone or given_up or seen.status.state == "failed"
 
 
 class _Shown:

@@ -71,10 +71,9 @@ class Checkpointer:
             if not _BACKUP.fullmatch(backup):  # it becomes part of a path
                 raise ValueError("the name of the backup is invalid")
             path = checkpoint_folder(self._folder, backup, self._writer.slot)
-            if not path.exists():  # it does if only the answer is missing: it appears when complete
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, self._writer.checkpoint, path)
-            self._emit(CheckpointMade(slot=self._writer.slot, backup=backup))
+            if not path.exists():  # else it was made before, and that could not be written below
+                await asyncio.to_thread(self._writer.checkpoint, path)
+                self._emit(CheckpointMade(slot=self._writer.slot, backup=backup))
         except (PenstockError, OSError, ValueError) as error:
             problem = str(error)
             self._failed(error)

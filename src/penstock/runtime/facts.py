@@ -31,6 +31,17 @@ class TrimmingFailed(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class TaskFailed(Fact, frozen=True, kw_only=True):
+    """A background task of a process ended with an error; the process continues without it.
+
+    Restart the process, and report it as a bug.
+    """
+
+    level: ClassVar[Level] = "error"
+    task: str
+    reason: str
+
+
 class DiskSpaceLow(Fact, frozen=True, kw_only=True):
     """A disk has less free space than ``disk.min_free``: jobs stop, live collection continues."""
 

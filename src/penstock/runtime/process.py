@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.config import Settings
 from penstock.publish import PublishedCounts
-from penstock.runtime.facts import StatusNotStored
+from penstock.runtime.facts import StatusNotStored, TaskFailed
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.identity import identity_of
 from penstock.runtime.service_manager import service_manager
@@ -87,7 +87,13 @@ class Process:
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
         """Run this until the process ends."""
-        self._tasks.append(asyncio.create_task(task))
+        started = asyncio.create_task(task, name=getattr(task, "__qualname__", None))
+        started.add_done_callback(self._report_failure)
+        self._tasks.append(started)
+
+    def _report_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.listener(TaskFailed(task=task.get_name(), reason=repr(error)))
 
     async def __aexit__(
         self,
@@ -160,8 +166,11 @@ class Process:
         """Show the service manager that the event loop runs, and what it does."""
         manager = service_manager()
         every_s = min(_NOTIFY_S, (manager.watchdog_s or _NOTIFY_S) / 2)
+        doing = ""
         while True:
-            manager.alive(self.current_report().doing)
+            with suppress(Exception):  # the heartbeat tells of it; the event loop runs
+                doing = self.current_report().doing
+            manager.alive(doing)
             await self.clock.sleep(every_s)
 
     async def _end_tasks(self) -> None:

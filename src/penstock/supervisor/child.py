@@ -70,9 +70,10 @@ class Child:
         self._wanted = True
         if self.state in ("starting", "running"):
             return []
-        if self.state == "stopping":
-            return []  # started once it has ended
         self.failures = self._crashes = 0
+        if self.state == "stopping":  # started once it has ended, also if it hangs
+            self._is_failure = False
+            return []
         return self._start(now_ns)
 
     def restart(self, now_ns: int, reason: str = "told to restart") -> list[Command]:

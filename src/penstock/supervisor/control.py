@@ -111,9 +111,9 @@ async def tell_supervisor(folder: Path, action: Action, names: Sequence[str]) ->
         reader, writer = await asyncio.open_unix_connection(_short(folder / _FILE))
         writer.write(msgspec.json.encode(Request(action, list(names))) + b"\n")
         await writer.drain()
-        line = await reader.readline()
+        answer = await reader.read()  # not a line, whose length would be limited
         writer.close()
-        return msgspec.json.decode(line, type=Answer)
+        return msgspec.json.decode(answer, type=Answer)
     except (OSError, msgspec.DecodeError) as error:
         problem = getattr(error, "strerror", None) or "it ended meanwhile"
         raise NoSupervisor(str(folder), problem) from error

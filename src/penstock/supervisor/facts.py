@@ -65,9 +65,9 @@ class LinesDropped(Fact, frozen=True, kw_only=True):
 
 
 class StatusesUnreadable(Fact, frozen=True, kw_only=True):
-    """The supervisor cannot read the statuses of its processes. It restarts only those that end.
+    """The statuses of supervised processes cannot be read or written. It is retried.
 
-    It is retried. Logged once.
+    Meanwhile only processes that end are restarted. Logged once.
     """
 
     level: ClassVar[Level] = "warning"

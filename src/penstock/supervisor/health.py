@@ -68,7 +68,7 @@ class HealthWatch:
 
         ``others_deliver`` says whether other processes of the same exchange lately delivered data;
         None if there are none. If they do not either, the exchange is silent, and a restart would
-        not help. With nobody to compare, each restart doubles the time to the next.
+        not help. Each restart doubles the time to the next, until data comes.
         """
         rules = self._rules
         if self._beat_ms is None:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections import Counter, deque
 from contextlib import suppress
+from select import select
 from typing import TextIO
 
 import msgspec
@@ -57,7 +58,10 @@ class Output:
             with suppress(OSError):  # nobody reads any more
                 left = memoryview(b"".join(line for _, line in lines))
                 while left:
-                    left = left[os.write(self._descriptor, left) :]
+                    try:
+                        left = left[os.write(self._descriptor, left) :]
+                    except BlockingIOError:  # another program with the same terminal set O_NONBLOCK
+                        select((), (self._descriptor,), ())
             with self._changed:
                 for source, line in lines:
                     self._pending[source] -= len(line)

@@ -20,6 +20,7 @@ _NOTHING = (
     ' exchanges = ["NAME"] and symbols = ["btc_usdt"] in the section [up] of penstock.toml;'
     " or set up.collect, up.fetch and up.tickers to false to run the other processes alone."
 )
+_NOT_SHARED = "memory: is for one process. Use sqlite:FILE, or another store that is shared."
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -42,10 +43,14 @@ def plan_children(settings: Settings, named: Sequence[str] = ()) -> list[ChildPl
     ``named`` are the markets of exchanges for which the settings have none.
 
     Raises:
-        ConfigError: nothing would be collected, or an exchange has no markets.
+        ConfigError: nothing would be collected, an exchange has no markets, or the state is not
+            shared.
         UnknownExchange, UnknownChannel, MissingExtra: there is no exchange or channel of that name.
     """
     up = settings.up
+    if settings.state.url.startswith("memory:"):
+        # No process would see the statuses of the others, and all would look hung.
+        raise ConfigError("state.url", problem=_NOT_SHARED, origin="settings")
     exchanges = list(dict.fromkeys((*up.exchanges, *up.per_exchange)))
     if not exchanges and (up.collect or up.fetch or up.tickers):
         raise ConfigError("up.exchanges", problem=_NOTHING, origin="settings")

@@ -118,13 +118,16 @@ class Supervision:
         return self._with_wake(commands)
 
     def _others_deliver(self, plan: ChildPlan, now_ns: int) -> bool | None:
-        """Whether another process of the same exchange lately delivered; None if there is none."""
+        """Whether another process of the same exchange lately delivered; None if there is none.
+
+        Those that are stopped or given up deliver nothing, whatever the exchange does.
+        """
         if not plan.exchange:
             return None
         others = [
             self._watches[name]
             for name, child in self.children.items()
-            if child.plan.exchange == plan.exchange and name != plan.name
+            if child.plan.exchange == plan.exchange and name != plan.name and not child.is_over
         ]
         return any(each.delivered_lately(now_ns) for each in others) if others else None
 

@@ -8,11 +8,12 @@ from random import random
 
 from penstock.clock import Clock
 from penstock.errors import NotSupervised
-from penstock.runtime.status import ChildStatus, Report, SeenProcess, this_machine
+from penstock.runtime.status import ChildStatus, Report, SeenProcess
 from penstock.supervisor.commands import Command, Kill, Start, Terminate, WakeAt
 from penstock.supervisor.facts import LinesDropped, StatusesUnreadable
 from penstock.supervisor.launching import Launched, Launcher
 from penstock.supervisor.model import ChildPlan, Rules, Seen
+from penstock.supervisor.statuses import statuses_of
 from penstock.supervisor.supervision import Supervision
 from penstock.telemetry import Listener
 
@@ -178,8 +179,8 @@ class Supervisor:
 
         try:
             launched = await self._launcher.start(self._machine.children[name].plan, exited)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread to wait for its end
+            reason = getattr(error, "strerror", None) or str(error)
             return self._machine.start_failed(name, reason, self._clock.monotonic_ns())
         self._launched[name] = launched
         return self._machine.started(name, launched.pid, self._clock.monotonic_ns())
@@ -202,27 +203,17 @@ class Supervisor:
         seen: Sequence[SeenProcess] | None = None
         try:
             seen = await self._read()
+            reason = "the store takes no statuses"
         except Exception as error:
             # Whatever it is: processes that end are restarted all the same.
             reason = f"{type(error).__name__}: {error}"
-        if seen is None:
+        found = None if seen is None else statuses_of(self._machine.children.values(), seen)
+        if found is None:
             self._failed_looks += 1
             if self._failed_looks == _UNREADABLE_LOOKS:
                 self._emit(StatusesUnreadable(reason=reason))
             return None
         self._failed_looks = 0
-        host, _ = this_machine()
-        by_pid = {
-            (each.status.kind, each.status.pid): each.status
-            for each in sorted(seen, key=lambda each: each.status.at_ms)
-            if each.status.host == host
-        }
-        found: dict[str, Seen] = {}
-        for name, child in self._machine.children.items():
-            status = by_pid.get((child.plan.kind, child.pid)) if child.pid else None
-            if status is not None:
-                is_running = status.state == "running"
-                found[name] = Seen(status.at_ms, is_running, status.last_data_ms)
         return found
 
     def _tell_dropped(self) -> None:

@@ -30,7 +30,7 @@ from penstock.clock import SystemClock
 from penstock.config import Storage
 from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
 from penstock.publish.endpoints import log_id
-from penstock.runtime.checkpoints import checkpoint_folder
+from penstock.runtime.checkpoints import checkpoint_folder, read_request
 from penstock.runtime.stores import open_state
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.documents import read_seals
@@ -95,6 +95,26 @@ async def test_an_owner_that_does_not_answer_fails_the_backup(world: World) -> N
     async with open_state(world.settings, SystemClock(), read_only=True) as store:
         [outcome] = await read_outcomes(store)
     assert "did not copy it" in outcome.problem
+
+
+async def test_a_copy_whose_owner_ended_before_it_said_so_is_used(world: World) -> None:
+    slot = "collect-killed"
+    writer = open_log(f"rocksdb:{world.data}").writer(slot)
+    writer.append(trades(1, 20))
+
+    async def own() -> None:
+        async with open_state(world.settings, SystemClock()) as store:
+            while (asked := await read_request(store, log_id(world.data), slot)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.checkpoint(checkpoint_folder(world.data, str(asked["backup"]), slot))
+        writer.close()
+
+    owning = asyncio.create_task(own())
+    made = await world.back_up(rehearse=False, checkpoint_timeout=0.5)
+    await owning
+
+    restore(made.written.path, world.data.parent / "restored")
+    assert ids(world.data.parent / "restored") == list(range(1, 21))
 
 
 async def test_records_that_are_deleted_meanwhile_are_not_missing(

@@ -292,6 +292,7 @@ def test_a_book_joins_from_another_as_soon_as_that_reaches_its_deltas() -> None:
     assert not new.join_from(old), "nothing tells that its own stream runs"
     new.receive(run(5, 6))
     assert not new.join_from(old), "3 and 4 are in neither"
+    assert (new.state, new.update_id) == ("syncing", 0), "it is left as it was"
     old.receive(run(3, 4))
     assert new.join_from(old)
     assert (new.state, new.update_id, held(new)) == ("synced", 6, truth(6))

@@ -39,7 +39,7 @@ SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 8)
 ROUNDS = 2
 LONGEST_S = 5 * PATIENCE_S
 """Of a backup: it gives way to all other processes of a busy machine."""
-KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS") or 8)
+KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS") or 2)
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or 1)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from bench._monitoring import measure_monitoring
-from bench._process import cpu_s, peak_rss_mb
+from bench._process import peak_rss_mb
 from bench._sides import our_python
 from deltalake import write_deltalake
 
@@ -52,10 +52,10 @@ def measure_backup(folder: Path) -> dict[str, object]:
             text=True,
         )
         # Of the kernel's figures at the end, the memory would be that of this process before exec.
-        peak = cpu = 0.0
+        peak = 0.0
         while process.poll() is None:
             with suppress(FileNotFoundError, ValueError):
-                peak, cpu = max(peak, peak_rss_mb(process.pid)), cpu_s(process.pid)
+                peak = max(peak, peak_rss_mb(process.pid))
             time.sleep(0.05)
         seconds = time.monotonic() - began
         assert process.stdout is not None
@@ -67,7 +67,6 @@ def measure_backup(folder: Path) -> dict[str, object]:
         "backup_mb_per_s": round(made["content_bytes"] / 1e6 / seconds, 1),
         "backup_rss_mb": peak,
         "backup_store_mb": round(made["content_bytes"] / 1e6),
-        "backup_cpu_s": round(cpu, 1),
         "backup_seconds": round(seconds, 1),
     }
 

@@ -16,6 +16,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    login,
     markets,
     monitoring,
     ticks,
@@ -32,7 +33,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *health.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *login.ROUTES,
+        *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
     assert sum(len(methods) for methods in described.values()) == len(OPERATIONS)

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
+from penstock.api.credentials import READ_ONLY
 from penstock.api.locks import lock_view
+from penstock.api.login import SessionView
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view, tick_view
@@ -234,6 +235,7 @@ def answers(exchange: str) -> dict[str, Any]:
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
+        "showSession": SessionView(needed=True, scope="read"),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',
@@ -257,6 +259,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "login": {"token": {"token": "correct horse battery staple"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
@@ -328,6 +331,11 @@ _PROBLEMS = {
         title="Upgrade Required",
         status=426,
         detail="This is a WebSocket. Open it with a WebSocket client.",
+    ),
+    429: Problem(
+        title="Too Many Requests",
+        status=429,
+        detail="Too many wrong tokens from this address. Wait, then retry.",
     ),
     503: Problem(
         type="urn:penstock:store-unreachable",

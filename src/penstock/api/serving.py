@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.process_collector import ProcessCollector
 
-from penstock.api.access import rules_of
+from penstock.api.access import Page, rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
 from penstock.api.live_ticks import LiveTicks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Offered(NamedTuple):
-    """The data that the API offers beside connectors and jobs."""
+    """What the API offers beside connectors and jobs."""
 
     open_data: "Callable[[], Dataset] | None" = None
     """Opens the collected data."""
@@ -31,6 +31,8 @@ class Offered(NamedTuple):
     """The latest ticks; closed with the server."""
     scraper: FleetScraper | None = None
     """Reads the metrics of other processes."""
+    page: Page | None = None
+    """The console's pages."""
 
 
 @asynccontextmanager
@@ -52,8 +54,11 @@ async def serving(
     heard = fan_out([metrics, listener])
     ProcessCollector(registry=metrics.registry)
     async with open_admin(heard) as admin:
-        app_state = AppState(admin, metrics, clock, *offered)
-        server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)
+        app_state = AppState(
+            admin, metrics, clock, offered.open_data, offered.ticks, offered.scraper
+        )
+        application = build_application(app_state, rules, heard, offered.page)
+        server = ApiServer(application, settings, holder_of)
         await server.start()
         try:
             yield server

@@ -1,4 +1,4 @@
-"""Builds the REST API server from settings."""
+"""Builds the server of REST API and console from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +11,7 @@ from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.console import ConsoleFiles
 from penstock.live import live_url
 from penstock.net.port_owner import port_owner
 from penstock.runtime.process import Process
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 async def open_server(
     settings: Settings, clock: Clock, listener: Listener = quiet
 ) -> AsyncIterator["ApiServer"]:
-    """Open the REST API server.
+    """Open the server of the REST API and the console.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -42,7 +43,7 @@ async def open_server(
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
         ticks = LiveTicks(live_url(settings), settings.live, clock, listener)
-        offered = Offered(data, ticks, FleetScraper(process.folder))
+        offered = Offered(data, ticks, FleetScraper(process.folder), ConsoleFiles())
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"

@@ -5,11 +5,17 @@ from typing import Any
 import msgspec
 
 from penstock.api.access import READ_ONLY
-from penstock.api.breakers import BreakerView, TransitionView
-from penstock.api.locks import lock_view
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view, listing_view, tick_view
+from penstock.api.views import (
+    BreakerView,
+    TransitionView,
+    connector_view,
+    job_view,
+    listing_view,
+    lock_view,
+    tick_view,
+)
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.symbol_map import ListedMarket, MarketDetails

@@ -17,21 +17,23 @@ from penstock.api import (
     monitoring,
     ticks,
 )
-from penstock.api.breakers import BreakerOrder, BreakerView
+from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
-from penstock.api.locks import LockOrder, LockView
+from penstock.api.locks import LockOrder
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
+    BreakerView,
     ConnectorPage,
     ConnectorView,
     EditedJob,
     JobPage,
     JobView,
     ListingView,
+    LockView,
     TickPage,
     TickView,
 )

@@ -14,6 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
+from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.telemetry import Listener, fan_out
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 class Offered(NamedTuple):
     """The data that the API offers beside connectors and jobs."""
 
+    monitor: FleetMonitor
+    """Reads the documents that show the fleet."""
     open_data: "Callable[[], Dataset] | None" = None
     """Opens the collected data."""
     ticks: LiveTicks | None = None
@@ -52,7 +55,7 @@ async def serving(
     heard = fan_out([metrics, listener])
     ProcessCollector(registry=metrics.registry)
     async with open_admin(heard) as admin:
-        app_state = AppState(admin, metrics, clock, *offered)
+        app_state = AppState(admin, metrics, clock, **offered._asdict())
         server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)
         await server.start()
         try:

@@ -13,6 +13,7 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
@@ -65,7 +66,7 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring)
+    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet)
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.api import fleet_examples
 from penstock.api.access import READ_ONLY
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.problems import FieldProblem, Problem
@@ -240,6 +241,8 @@ def answers(exchange: str) -> dict[str, Any]:
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
+        "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        **fleet_examples.answers(exchange),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

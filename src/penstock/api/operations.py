@@ -10,6 +10,7 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
@@ -31,6 +32,7 @@ from penstock.api.views import (
     ConnectorView,
     EditedJob,
     JobPage,
+    JobSummary,
     JobView,
     ListingView,
     LockView,
@@ -38,6 +40,9 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.config_view import Config
+from penstock.monitor.overview import Overview
+from penstock.monitor.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +151,7 @@ OPERATIONS = (
         refusals=(409, *_BODY),
     ),
     Operation(route=jobs.listed, id="listJobs", query=JobFilters, answers=JobPage, refusals=(422,)),
+    Operation(route=jobs.summarized, id="summarizeJobs", answers=JobSummary),
     Operation(route=jobs.shown, id="showJob", answers=JobView, status=(200, 304), refusals=(404,)),
     Operation(
         route=jobs.edited,
@@ -216,6 +222,9 @@ OPERATIONS = (
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
+    Operation(route=fleet.overview, id="showOverview", answers=Overview),
+    Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

@@ -232,6 +232,17 @@ class JobPage(Struct, frozen=True, kw_only=True):
     next: str | None
 
 
+class JobSummary(Struct, frozen=True, kw_only=True):
+    """The jobs that need attention first, and how many there are."""
+
+    items: tuple[JobView, ...]
+    """Those that run, those that failed, then the others."""
+    counts: dict[str, int]
+    """Live jobs by state."""
+    paused: int
+    """How many of them are paused."""
+
+
 class TickView(Struct, frozen=True, kw_only=True):
     """The latest tick of a market. Values that the exchange does not send are null."""
 

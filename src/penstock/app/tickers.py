@@ -99,4 +99,9 @@ def report_of(daemon: TickerDaemon, problems: Sequence[str] = ()) -> Report:
         f"{len(collector.symbols):,} symbols on {len(collector.exchanges):,} exchanges,"
         f" {collector.received:,} ticks"
     )
-    return Report(doing=doing, problems=(*problems, *failed), activity=collector.received)
+    return Report(
+        doing=doing,
+        problems=(*problems, *failed),
+        activity=collector.received,
+        exchanges=collector.activity,
+    )

@@ -224,6 +224,7 @@ class Process:
             health=_health(report),
             problems=shortened(report.problems),
             children=list(report.children),
+            exchanges=list(report.exchanges),
             published=self.published(),
             identity=identity_of(pid),
         )

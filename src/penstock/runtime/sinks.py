@@ -118,7 +118,8 @@ def component_of(id_: str, name: str) -> str:
 def _params(found: Identified) -> dict[str, Any]:
     """The status as parameters of an entry, without details if they are too many."""
     status = found.status
-    for each in (status, replace(status, problems=status.problems[:1], children=[], published={})):
+    shorter = replace(status, problems=status.problems[:1], children=[], published={}, exchanges=[])
+    for each in (status, shorter):
         params = {"id": found.id, "status": msgspec.to_builtins(each)}
         if len(msgspec.json.encode(params)) <= LARGEST_PARAMS:
             return params

@@ -8,6 +8,7 @@ from penstock.api.access import READ_ONLY
 from penstock.api.breakers import BreakerView, TransitionView
 from penstock.api.locks import lock_view
 from penstock.api.monitoring import alert_view, statistics_view
+from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import connector_view, job_view, listing_view, tick_view
 from penstock.connectors import Connector, LimitState
@@ -234,6 +235,7 @@ def answers(exchange: str) -> dict[str, Any]:
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
+        **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

@@ -15,6 +15,7 @@ from penstock.api import (
     locks,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.breakers import BreakerOrder, BreakerView
@@ -36,6 +37,8 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.connections import Connections
+from penstock.monitor.limits import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +217,8 @@ OPERATIONS = (
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
+    Operation(route=observing.connected, id="listConnections", answers=Connections),
+    Operation(route=observing.limited, id="showLimits", answers=Limits),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

@@ -1,17 +1,25 @@
 """The status of a collector or fetcher in short, for the state store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.collect.status import CollectorStatus
+from penstock.runtime.reports import ConnectionReport
 from penstock.runtime.status import Report
 
 
-def summarize(status: CollectorStatus | None) -> Report:
-    """What it does in one line, and its problems."""
+def summarize(
+    status: CollectorStatus | None, connections: Sequence[ConnectionReport] = ()
+) -> Report:
+    """What it does in one line, its problems, and its connections."""
     if status is None:
         return Report(doing="", state="starting")
     doing = _fetching(status) if status.fetches else _collecting(status)
-    return Report(doing=doing, problems=tuple(_problems(status)), state=status.state)
+    return Report(
+        doing=doing,
+        problems=tuple(_problems(status)),
+        state=status.state,
+        connections=connections,
+    )
 
 
 def _collecting(status: CollectorStatus) -> str:

@@ -19,6 +19,7 @@ from penstock.api import (
     locks,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.document import document
@@ -33,7 +34,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *health.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
+        *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
     assert sum(len(methods) for methods in described.values()) == len(OPERATIONS)

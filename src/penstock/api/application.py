@@ -19,6 +19,7 @@ from penstock.api import (
     locks,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, Page
@@ -66,7 +67,9 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet)
+    modules = (
+        connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
+    )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

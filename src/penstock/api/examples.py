@@ -7,6 +7,7 @@ import msgspec
 from penstock.api import fleet_examples
 from penstock.api.access import READ_ONLY
 from penstock.api.monitoring import alert_view, statistics_view
+from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
 from penstock.api.views import (
     BreakerView,
@@ -243,6 +244,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
         **fleet_examples.answers(exchange),
+        **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

@@ -16,6 +16,7 @@ from penstock.api import (
     locks,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.breakers import BreakerOrder
@@ -41,6 +42,8 @@ from penstock.api.views import (
 )
 from penstock.jobs.model import JobEvent, NewJob
 from penstock.monitor.config_view import Config
+from penstock.monitor.connections import Connections
+from penstock.monitor.limits import Limits
 from penstock.monitor.overview import Overview
 from penstock.monitor.processes import Processes
 
@@ -225,6 +228,8 @@ OPERATIONS = (
     Operation(route=fleet.overview, id="showOverview", answers=Overview),
     Operation(route=fleet.processes, id="listProcesses", answers=Processes),
     Operation(route=fleet.config, id="listSettings", answers=Config),
+    Operation(route=observing.connected, id="listConnections", answers=Connections),
+    Operation(route=observing.limited, id="showLimits", answers=Limits),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

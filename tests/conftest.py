@@ -40,7 +40,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
+FIRST = (
+    "test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py",
+    "test_tutorials.py",
+)  # fmt: skip
 """Files that take long and would come last, when the other workers have nothing left to do."""
 
 

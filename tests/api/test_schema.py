@@ -13,12 +13,14 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
     login,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.document import document
@@ -33,7 +35,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *login.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
+        *login.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
@@ -73,7 +76,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 5),
+        ("examples,fuzzing,stateful", 3),
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

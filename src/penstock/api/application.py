@@ -13,12 +13,14 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
     login,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, Page
@@ -70,7 +72,10 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
     async def provide_credentials() -> Credentials:
         return credentials
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, login)
+    modules = (
+        connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
+        login,
+    )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

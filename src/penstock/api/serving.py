@@ -14,6 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
+from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.telemetry import Listener, fan_out
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 class Offered(NamedTuple):
     """What the API offers beside connectors and jobs."""
 
+    monitor: FleetMonitor
+    """Reads the documents that show the fleet."""
     open_data: "Callable[[], Dataset] | None" = None
     """Opens the collected data."""
     ticks: LiveTicks | None = None
@@ -55,7 +58,13 @@ async def serving(
     ProcessCollector(registry=metrics.registry)
     async with open_admin(heard) as admin:
         app_state = AppState(
-            admin, metrics, clock, offered.open_data, offered.ticks, offered.scraper
+            admin,
+            metrics,
+            clock,
+            monitor=offered.monitor,
+            open_data=offered.open_data,
+            ticks=offered.ticks,
+            scraper=offered.scraper,
         )
         application = build_application(app_state, rules, heard, offered.page)
         server = ApiServer(application, settings, holder_of)

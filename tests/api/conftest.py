@@ -147,6 +147,7 @@ async def served(
     finally:
         app_state.closing.set()
         await server.stop()
+        await app_state.live.close()
         await ticks.close()
 
 

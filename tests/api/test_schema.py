@@ -16,6 +16,7 @@ from penstock.api import (
     fleet,
     health,
     jobs,
+    live,
     locks,
     login,
     markets,
@@ -36,7 +37,7 @@ def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
         *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
-        *login.ROUTES,
+        *login.ROUTES, *live.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]

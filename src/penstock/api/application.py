@@ -16,6 +16,7 @@ from penstock.api import (
     fleet,
     health,
     jobs,
+    live,
     locks,
     login,
     markets,
@@ -72,9 +73,12 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
     async def provide_credentials() -> Credentials:
         return credentials
 
+    async def provide_listener() -> Listener:
+        return listener
+
     modules = (
         connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
-        login,
+        login, live,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
@@ -86,6 +90,7 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
         dependencies={
             "app_state": Provide(provide),
             "credentials": Provide(provide_credentials),
+            "listener": Provide(provide_listener),
         },
         exception_handlers=exception_handlers(app_state.clock, listener),
         openapi_config=None,

@@ -74,5 +74,6 @@ async def serving(
         finally:
             app_state.closing.set()
             await server.stop()
+            await app_state.live.close()
             if offered.ticks is not None:
                 await offered.ticks.close()

@@ -16,6 +16,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
     ticks,
@@ -65,7 +66,7 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring)
+    modules = (connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring)
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

@@ -13,6 +13,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
     ticks,
@@ -23,6 +24,7 @@ from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, T
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder, LockView
+from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
@@ -36,6 +38,7 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +214,20 @@ OPERATIONS = (
             ("Books", data.books, BookQuery),
             ("Coverage", data.coverage, CoverageQuery),
         )
+    ),
+    Operation(
+        route=market.charted,
+        id="chartMarket",
+        query=ChartQuery,
+        answers=CandlesDocument,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=market.shown,
+        id="showMarket",
+        query=MarketQuery,
+        answers=MarketDocument,
+        refusals=(404, 422),
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),

@@ -14,6 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
+from penstock.monitor.markets import Markets
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.telemetry import Listener, fan_out
@@ -31,6 +32,8 @@ class Offered(NamedTuple):
     """The latest ticks; closed with the server."""
     scraper: FleetScraper | None = None
     """Reads the metrics of other processes."""
+    market_pages: Markets | None = None
+    """The markets of the data folder; closed with the server."""
 
 
 @asynccontextmanager
@@ -62,3 +65,5 @@ async def serving(
             await server.stop()
             if offered.ticks is not None:
                 await offered.ticks.close()
+            if offered.market_pages is not None:
+                await offered.market_pages.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import servers
+from tests.libraries import read_libraries_from_files
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
@@ -27,6 +28,8 @@ settings.load_profile("penstock")
 # in every process, and no test asks anybody outside.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
+read_libraries_from_files()
+
 # Collecting makes hundreds of thousands of objects that stay: looking for garbage is in vain.
 gc.disable()
 
@@ -37,7 +40,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
+FIRST = (
+    "test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py",
+    "test_tutorials.py",
+)  # fmt: skip
 """Files that take long and would come last, when the other workers have nothing left to do."""
 
 

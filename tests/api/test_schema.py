@@ -17,6 +17,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
     observing,
@@ -34,7 +35,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *market.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]

@@ -17,6 +17,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
     observing,
@@ -68,7 +69,8 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
         return app_state
 
     modules = (
-        connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
+        connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
+        observing,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(

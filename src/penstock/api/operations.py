@@ -14,6 +14,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
     observing,
@@ -25,6 +26,7 @@ from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, T
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder
+from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
@@ -44,6 +46,7 @@ from penstock.jobs.model import JobEvent, NewJob
 from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
 from penstock.monitor.limits import Limits
+from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
 from penstock.monitor.processes import Processes
 
@@ -222,6 +225,20 @@ OPERATIONS = (
             ("Books", data.books, BookQuery),
             ("Coverage", data.coverage, CoverageQuery),
         )
+    ),
+    Operation(
+        route=market.charted,
+        id="chartMarket",
+        query=ChartQuery,
+        answers=CandlesDocument,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=market.shown,
+        id="showMarket",
+        query=MarketQuery,
+        answers=MarketDocument,
+        refusals=(404, 422),
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),

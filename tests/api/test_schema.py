@@ -13,6 +13,7 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
@@ -33,7 +34,7 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *observing.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]

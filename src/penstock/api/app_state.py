@@ -19,6 +19,7 @@ from penstock.clock import Clock
 from penstock.connectors.manager import ConnectorManager
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
+from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.storage.state import StateStore
@@ -44,6 +45,8 @@ class AppState:
     """The latest ticks; None if the server offers none."""
     scraper: FleetScraper | None = None
     """Reads the metrics of other processes; None if the server has only its own."""
+    monitor: FleetMonitor = field(default_factory=FleetMonitor)
+    """Reads the documents that show the fleet."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -4,13 +4,20 @@ from typing import Any
 
 import msgspec
 
+from penstock.api import fleet_examples
 from penstock.api.access import READ_ONLY
-from penstock.api.breakers import BreakerView, TransitionView
-from penstock.api.locks import lock_view
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view, listing_view, tick_view
+from penstock.api.views import (
+    BreakerView,
+    TransitionView,
+    connector_view,
+    job_view,
+    listing_view,
+    lock_view,
+    tick_view,
+)
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
@@ -235,6 +242,8 @@ def answers(exchange: str) -> dict[str, Any]:
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
+        "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},

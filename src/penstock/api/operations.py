@@ -10,6 +10,7 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
@@ -18,27 +19,33 @@ from penstock.api import (
     observing,
     ticks,
 )
-from penstock.api.breakers import BreakerOrder, BreakerView
+from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
-from penstock.api.locks import LockOrder, LockView
+from penstock.api.locks import LockOrder
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
+    BreakerView,
     ConnectorPage,
     ConnectorView,
     EditedJob,
     JobPage,
+    JobSummary,
     JobView,
     ListingView,
+    LockView,
     TickPage,
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
 from penstock.monitor.limits import Limits
+from penstock.monitor.overview import Overview
+from penstock.monitor.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +154,7 @@ OPERATIONS = (
         refusals=(409, *_BODY),
     ),
     Operation(route=jobs.listed, id="listJobs", query=JobFilters, answers=JobPage, refusals=(422,)),
+    Operation(route=jobs.summarized, id="summarizeJobs", answers=JobSummary),
     Operation(route=jobs.shown, id="showJob", answers=JobView, status=(200, 304), refusals=(404,)),
     Operation(
         route=jobs.edited,
@@ -217,6 +225,9 @@ OPERATIONS = (
     ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
+    Operation(route=fleet.overview, id="showOverview", answers=Overview),
+    Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),

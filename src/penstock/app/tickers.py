@@ -106,6 +106,7 @@ def report_of(daemon: TickerDaemon, problems: Sequence[str] = ()) -> Report:
         doing=doing,
         problems=(*problems, *failed),
         activity=collector.received,
+        exchanges=collector.activity,
         connections=collector.connections(),
     )
 

@@ -37,6 +37,7 @@ from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
+from penstock.market.events import Trade
 from penstock.publish import PublishedCounts
 from penstock.runtime.reports import ConnectionReport
 from penstock.storage.log import Stored
@@ -73,6 +74,7 @@ class Reporter:
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
+        self._lag_ms: int | None = None
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
         self._shards: Callable[[], Sequence[Shard]] = tuple
@@ -134,6 +136,8 @@ class Reporter:
             price_of = BY_EVENT[type(event)].price_of
             if price_of is not None:
                 self._prices[stream] = price_of(event)
+            if type(event) is Trade and event.source == "live":
+                self._lag_ms = (event.received_at_ns - event.at_ns) // 1_000_000
 
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the current status, blocking the event loop; a failure is only logged.
@@ -201,6 +205,7 @@ class Reporter:
             memory_bytes=_memory_bytes(),
             numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
+            lag_ms=self._lag_ms,
             pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.collect.status import CollectorStatus
 from penstock.runtime.reports import ConnectionReport
-from penstock.runtime.status import Report
+from penstock.runtime.status import ExchangeActivity, Report
 
 
 def summarize(
@@ -19,6 +19,22 @@ def summarize(
         problems=tuple(_problems(status)),
         state=status.state,
         connections=connections,
+        exchanges=(_activity(status),),
+    )
+
+
+def _activity(status: CollectorStatus) -> ExchangeActivity:
+    members = [member for shard in status.shards for member in shard.members]
+    connections, up = len(members), sum(member.up_s is not None for member in members)
+    if not members and status.connection:  # the sockets of a feed are not known
+        connections, up = 1, int(status.connection == "connected")
+    return ExchangeActivity(
+        exchange=status.exchange,
+        messages=sum(stream.records for stream in status.streams),
+        markets=len({stream.symbol for stream in status.streams}),
+        connections=connections,
+        connections_up=up,
+        lag_ms=status.lag_ms,
     )
 
 

@@ -228,6 +228,7 @@ class Process:
             health=_health(report),
             problems=shortened(report.problems),
             children=list(report.children),
+            exchanges=list(report.exchanges),
             published=self.published(),
             connections=bounded(report.connections),
             gates=self.gates(),

@@ -12,6 +12,7 @@ from penstock.exchanges.base import Exchange
 from penstock.live import ProcessType
 from penstock.market.symbol import Symbol
 from penstock.runtime.reports import ConnectionReport
+from penstock.runtime.status import ExchangeActivity
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to
 from penstock.tickers.exchange_tickers import ExchangeTickers, OnTick
@@ -82,6 +83,14 @@ class LiveTickerCollector:
     def received(self) -> int:
         """How many ticks were received."""
         return sum(each.received for each in self._exchanges.values())
+
+    @property
+    def activity(self) -> tuple[ExchangeActivity, ...]:
+        """What was received of each exchange."""
+        return tuple(
+            ExchangeActivity(exchange=name, messages=each.received, markets=len(each.wanted))
+            for name, each in sorted(self._exchanges.items())
+        )
 
     def connections(self) -> list[ConnectionReport]:
         """Its connections, of all exchanges."""

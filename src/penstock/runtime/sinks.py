@@ -121,6 +121,7 @@ def _short(status: ProcessStatus) -> ProcessStatus:
         problems=status.problems[:1],
         children=[],
         published={},
+        exchanges=[],
         connections=[],
         gates={},
         exchanges=[],

@@ -35,7 +35,7 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *market.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
         *fleet.ROUTES, *observing.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip

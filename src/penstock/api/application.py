@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -66,7 +67,7 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet)
+    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, coverage)
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [

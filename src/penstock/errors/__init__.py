@@ -58,6 +58,8 @@ PenstockError
 ├── ProductLocked          another job run fetches that market: wait until it has ended
 ├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
+├── UnknownGap             the ledger has no gap of that id
+├── GapNotFillable         no job can fill the gap; ``reason`` says why
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── BadTick                what should be stored as a tick is none
@@ -152,6 +154,7 @@ from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
     ConnectorPaused,
+    GapNotFillable,
     JobEnded,
     JobRunning,
     LockLost,
@@ -160,6 +163,7 @@ from penstock.errors.work import (
     ProductLocked,
     UnfinishedJob,
     UnknownConnector,
+    UnknownGap,
     UnknownJob,
     UnknownKind,
 )
@@ -193,6 +197,7 @@ __all__ = [
     "ExchangeUnreachable",
     "FolderNotEmpty",
     "GapError",
+    "GapNotFillable",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -235,6 +240,7 @@ __all__ = [
     "UnknownChannel",
     "UnknownConnector",
     "UnknownExchange",
+    "UnknownGap",
     "UnknownInterval",
     "UnknownJob",
     "UnknownKind",

@@ -401,7 +401,7 @@ def test_a_number_is_found_by_its_time(log: EventLog, reader: LogReader) -> None
     batches=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=12),
     first=st.integers(1, 40),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_lowest_key_is_below_all_later_records(batches: list[list[int]], first: int) -> None:
     log = open_log("memory:")
     writer, reader = log.writer("a"), log.reader()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,8 @@ from msgspec import Struct
 from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
 from penstock.market.events import Event
+from penstock.storage.log.followed import LogFollower
 from penstock.storage.log.keys import Stream
-
-if TYPE_CHECKING:
-    from penstock.storage.log.following import LogFollower
 
 Durability = Literal["flushed", "synced"]
 """``flushed`` survives a crash of the process, ``synced`` a crash of the machine."""
@@ -338,7 +336,7 @@ class LogReader(Protocol):
         """
         ...
 
-    def follower(self) -> "LogFollower":
+    def follower(self) -> LogFollower:
         """Follow chosen streams. It is used instead of this reader's other methods, or between
         them, and closed with this reader.
         """
@@ -382,10 +380,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures",
-    "following", "heads",
-    "index", "key_values", "keys", "linked_folder", "manifest", "reader", "reindex", "repair",
-    "salvage", "spans", "tuning", "writer",
+    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed",
+    "following", "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader",
+    "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
-from penstock.storage.log.following import LogFollower
+from penstock.storage.log.following import SlotFollower
 from penstock.storage.log.index import (
     find_batches,
     find_streams,
@@ -158,8 +158,8 @@ class MergedReader:
         shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
         return [shown.get(stored.key, stored) for stored in records]
 
-    def follower(self) -> LogFollower:
-        return LogFollower(self._slots)
+    def follower(self) -> SlotFollower:
+        return SlotFollower(self._slots)
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]

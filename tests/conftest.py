@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import servers
+from tests.libraries import read_libraries_from_files
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
@@ -26,6 +27,8 @@ settings.load_profile("penstock")
 # Whoever imports aiohttp reads the certificates of all authorities, which takes a tenth of a second
 # in every process, and no test asks anybody outside.
 os.environ["SSL_CERT_FILE"] = os.devnull
+
+read_libraries_from_files()
 
 # Collecting makes hundreds of thousands of objects that stay: looking for garbage is in vain.
 gc.disable()

@@ -13,11 +13,14 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.document import document
@@ -32,7 +35,9 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *health.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *market.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES,
+        *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
     assert sum(len(methods) for methods in described.values()) == len(OPERATIONS)

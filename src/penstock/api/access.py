@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from math import ceil
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from litestar.enums import ScopeType
@@ -92,13 +92,28 @@ def rules_of(settings: Api) -> AccessRules:
     return AccessRules(hosts, token.encode(), read_token.encode(), settings.body_s)
 
 
+class Page(Protocol):
+    """An ASGI application for paths that are not the API's. It has no data, so needs no token."""
+
+    def has(self, path: str) -> bool:
+        """Whether a path is one of its own."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+
 class AccessPolicy:
-    """An ASGI application that passes accepted requests to an inner one."""
+    """An ASGI application that passes accepted requests to an inner one, or to a page."""
 
     def __init__(
-        self, inner: ASGIApp, rules: AccessRules, clock: Clock, listener: Listener
+        self,
+        inner: ASGIApp,
+        rules: AccessRules,
+        clock: Clock,
+        listener: Listener,
+        page: Page | None = None,
     ) -> None:
         self._inner, self._rules, self._clock, self._listener = inner, rules, clock, listener
+        self._page = page
         self._logins = Logins(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,6 +141,9 @@ class AccessPolicy:
     async def _let_in(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
         problem = self._refusal(scope, headers)
+        if problem is None and self._page is not None and self._page.has(scope["path"]):
+            await self._page(_as_get(scope), receive, send)
+            return
         if problem is None and self._rules.needs_token and scope["path"] not in _OPEN:
             problem = self._login(_client_of(scope), scope["method"], headers)
         if problem is None and scope["method"] in _CHANGES:

@@ -13,14 +13,17 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
+    observing,
     ticks,
 )
-from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules
+from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, Page
 from penstock.api.app_state import PREFIX, AppState
 from penstock.api.document import document
 from penstock.api.problems import exception_handlers
@@ -65,7 +68,10 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring)
+    modules = (
+        connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
+        observing,
+    )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [
@@ -81,6 +87,8 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     )
 
 
-def build_application(app_state: AppState, rules: AccessRules, listener: Listener) -> ASGIApp:
-    """Return the whole API as an ASGI application."""
-    return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener)
+def build_application(
+    app_state: AppState, rules: AccessRules, listener: Listener, page: Page | None = None
+) -> ASGIApp:
+    """Return the whole API, and a page beside it, as an ASGI application."""
+    return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener, page)

@@ -4,12 +4,20 @@ from typing import Any
 
 import msgspec
 
+from penstock.api import fleet_examples
 from penstock.api.access import READ_ONLY
-from penstock.api.breakers import BreakerView, TransitionView
-from penstock.api.locks import lock_view
 from penstock.api.monitoring import alert_view, statistics_view
+from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view, listing_view, tick_view
+from penstock.api.views import (
+    BreakerView,
+    TransitionView,
+    connector_view,
+    job_view,
+    listing_view,
+    lock_view,
+    tick_view,
+)
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
@@ -18,6 +26,14 @@ from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.live import Tick
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
+from penstock.monitor.market_documents import (
+    BookSides,
+    CandleGap,
+    CandleRow,
+    CandlesDocument,
+    MarketDocument,
+    TradeRow,
+)
 from penstock.stats.alerts import Alert
 from penstock.stats.statistics import DirectoryStatistics, DiskStatistics, StorageStatistics
 from penstock.storage.state.job_targets import target_key
@@ -206,6 +222,50 @@ def _alert(exchange: str) -> Alert:
     )
 
 
+def _market(exchange: str) -> MarketDocument:
+    traded = TradeRow(id="4711", at_ms=_AT_MS, price="60000.10", quantity="0.50", side="buy")
+    candle = CandleRow(
+        interval="1m",
+        at_ms=_AT_MS,
+        open="60000.10",
+        high="60000.10",
+        low="60000.00",
+        close="60000.10",
+        volume="12.5",
+    )
+    return MarketDocument(
+        exchange=exchange,
+        symbol=_SYMBOL,
+        badge="synced",
+        why="",
+        sequence=102,
+        bid="60000.00",
+        ask="60000.10",
+        spread="0.10",
+        spread_bps="0.02",
+        book=BookSides(bids=[("60000.00", "1.25")], asks=[("60000.10", "0.50")]),
+        trades=[traded],
+        candle=candle,
+        last_ms=_AT_MS,
+        book_ms=_AT_MS,
+    )
+
+
+def _chart(exchange: str) -> CandlesDocument:
+    gap = CandleGap(
+        since_ms=_AT_MS - 60_000, until_ms=_AT_MS - 30_000, state="open", reason="disconnected"
+    )
+    return CandlesDocument(
+        exchange=exchange,
+        symbol=_SYMBOL,
+        interval="1m",
+        items=[(_AT_MS, "60000.10", "60000.10", "60000.00", "60000.10", "12.5")],
+        gaps=[gap],
+        source="trades",
+        since_ms=_AT_MS,
+    )
+
+
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -232,8 +292,13 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
+        "chartMarket": _chart(exchange),
+        "showMarket": _market(exchange),
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
+        "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        **fleet_examples.answers(exchange),
+        **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

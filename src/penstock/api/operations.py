@@ -10,32 +10,45 @@ from penstock.api import (
     breakers,
     connectors,
     data,
+    fleet,
     health,
     jobs,
     locks,
+    market,
     markets,
     monitoring,
+    observing,
     ticks,
 )
-from penstock.api.breakers import BreakerOrder, BreakerView
+from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
-from penstock.api.locks import LockOrder, LockView
+from penstock.api.locks import LockOrder
+from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
+    BreakerView,
     ConnectorPage,
     ConnectorView,
     EditedJob,
     JobPage,
+    JobSummary,
     JobView,
     ListingView,
+    LockView,
     TickPage,
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.config_view import Config
+from penstock.monitor.connections import Connections
+from penstock.monitor.limits import Limits
+from penstock.monitor.market_documents import CandlesDocument, MarketDocument
+from penstock.monitor.overview import Overview
+from penstock.monitor.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +157,7 @@ OPERATIONS = (
         refusals=(409, *_BODY),
     ),
     Operation(route=jobs.listed, id="listJobs", query=JobFilters, answers=JobPage, refusals=(422,)),
+    Operation(route=jobs.summarized, id="summarizeJobs", answers=JobSummary),
     Operation(route=jobs.shown, id="showJob", answers=JobView, status=(200, 304), refusals=(404,)),
     Operation(
         route=jobs.edited,
@@ -212,8 +226,27 @@ OPERATIONS = (
             ("Coverage", data.coverage, CoverageQuery),
         )
     ),
+    Operation(
+        route=market.charted,
+        id="chartMarket",
+        query=ChartQuery,
+        answers=CandlesDocument,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=market.shown,
+        id="showMarket",
+        query=MarketQuery,
+        answers=MarketDocument,
+        refusals=(404, 422),
+    ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
+    Operation(route=fleet.overview, id="showOverview", answers=Overview),
+    Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.config, id="listSettings", answers=Config),
+    Operation(route=observing.connected, id="listConnections", answers=Connections),
+    Operation(route=observing.limited, id="showLimits", answers=Limits),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

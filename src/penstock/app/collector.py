@@ -72,13 +72,14 @@ async def open_collector(
             availability.failed(error)
             reporter.write("starting", trouble=str(error))
 
-        process.running(lambda: summarize(reporter.latest))
+        process.running(lambda: summarize(reporter.latest, reporter.connections()))
         with reporting_the_end(reporter):
             store = await process.open_state(say)
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
         gateways = FleetGateways(store, settings, clock, listener)
         await process.stack.enter_async_context(aclosing(gateways))
+        process.gates = gateways.reports
         markets = Markets(store, gateways, listener)
         yield Collector(
             exchange=exchange,

@@ -75,6 +75,7 @@ async def open_fetcher(
             once = replace(settings, requests=replace(settings.requests, attempts=1))
             gateways = FleetGateways(store, once, clock, listener)
             await process.stack.enter_async_context(aclosing(gateways))
+            process.gates = gateways.reports
             gateway = await until_possible(partial(gateways.of, name), clock, say)
             markets = Markets(store, gateways, listener)
             listed = await until_possible(partial(markets.of, name), clock, say)

@@ -81,6 +81,7 @@ async def open_gateways(
     requests = replace(process.settings.requests, acquire_timeout=acquire_timeout)
     settings = replace(process.settings, requests=requests)
     gateways = FleetGateways(store, settings, process.clock, process.listener)
+    process.gates = gateways.reports
     return await process.stack.enter_async_context(aclosing(gateways))
 
 

@@ -53,3 +53,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     alerts: Alerts = Alerts()
     up: Up = Up()
     connectors: dict[str, ConnectorPlan] = {}
+    """The limits of exchanges: tables ``[connectors.NAME]``."""

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.connectors.limits import GateReport
 from penstock.publish import PublishedCounts
 from penstock.runtime.facts import StatusNotStored, TaskFailed
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.identity import identity_of
+from penstock.runtime.reports import bounded
 from penstock.runtime.service_manager import service_manager
 from penstock.runtime.sinks import Identified, LiveSink, StateSink
 from penstock.runtime.startup import until_possible
@@ -55,6 +57,8 @@ class Process:
         """Unique in the data folder; the status is not written before it is set."""
         self.stack = AsyncExitStack()
         """Closes what else belongs to the process, in reverse order."""
+        self.gates: Callable[[], Mapping[str, GateReport]] = dict
+        """Returns what it knows of its requests, by exchange."""
         self._report: Callable[[], Report] | None = None
         self._ended: Report | None = None
         self._started_ms = clock.now_ms()
@@ -224,7 +228,10 @@ class Process:
             health=_health(report),
             problems=shortened(report.problems),
             children=list(report.children),
+            exchanges=list(report.exchanges),
             published=self.published(),
+            connections=bounded(report.connections),
+            gates=self.gates(),
             identity=identity_of(pid),
         )
         return Identified(self.status_id(), status)

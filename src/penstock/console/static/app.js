@@ -210,7 +210,10 @@ async function show() {
     toast,
     onTheme,
     watch: (topics) => live.watch(topics),
-    signedIn: loadSession,
+    signedIn: async () => {
+      await loadSession();
+      live.hurry();
+    },
   });
   live.watch(typeof page.topics === "function" ? page.topics(route.params) : page.topics);
   main.dataset.ready = "true";
@@ -272,7 +275,7 @@ async function start() {
   setInterval(tick, 250);
   tick();
   await loadSession();
-  if (location.pathname !== "/login" || match(location.pathname)) void show();
+  if (!turn) void show(); // unless the session sent us to the login page
 }
 
 void start();

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,9 @@ from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
 from penstock.market.events import Event
 from penstock.storage.log.keys import Stream
+
+if TYPE_CHECKING:
+    from penstock.storage.log.following import LogFollower
 
 Durability = Literal["flushed", "synced"]
 """``flushed`` survives a crash of the process, ``synced`` a crash of the machine."""
@@ -321,6 +324,12 @@ class LogReader(Protocol):
         """
         ...
 
+    def follower(self) -> "LogFollower":
+        """Follow chosen streams. It is used instead of this reader's other methods, or between
+        them, and closed with this reader.
+        """
+        ...
+
     def stats(self) -> list[SlotStats]: ...
 
     def close(self) -> None: ...
@@ -357,9 +366,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "by_time", "checks", "corrections", "damage", "deleting", "failures", "heads", "index",
-    "key_values", "keys", "linked_folder", "manifest", "reader", "reindex", "repair", "salvage",
-    "spans", "tuning", "writer",
+    "by_time", "checks", "corrections", "damage", "deleting", "failures", "following", "heads",
+    "index", "key_values", "keys", "linked_folder", "manifest", "reader", "reindex", "repair",
+    "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

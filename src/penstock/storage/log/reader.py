@@ -9,7 +9,6 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Protocol
 
 from penstock.storage.log import (
     EVERYTHING,
@@ -24,6 +23,7 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
+from penstock.storage.log.following import LogFollower
 from penstock.storage.log.index import (
     find_batches,
     find_streams,
@@ -32,17 +32,9 @@ from penstock.storage.log.index import (
     lowest_key,
     number_before,
 )
-from penstock.storage.log.key_values import KeyValues
+from penstock.storage.log.key_values import KeyValues, Slots
 from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
-
-
-class Slots(Protocol):
-    """All slots by name, each opened for reading and up to date."""
-
-    def current(self) -> dict[str, KeyValues]: ...
-
-    def close(self) -> None: ...
 
 
 class MergedReader:
@@ -157,6 +149,9 @@ class MergedReader:
         span = Span(min(found), keys.key_after(max(found)))
         shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
         return [shown.get(stored.key, stored) for stored in records]
+
+    def follower(self) -> LogFollower:
+        return LogFollower(self._slots)
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]

@@ -335,12 +335,15 @@ class _Secondaries:
         self._opened: dict[str, tuple[_RocksPairs, LinkedFolder]] = {}
 
     def current(self) -> dict[str, KeyValues]:
+        for name in self.names():
+            self.follow(name)
+        return {name: kv for name, (kv, _) in self._opened.items()}
+
+    def names(self) -> set[str]:
         names = set(slots_in(self._folder))
         for gone in self._opened.keys() - names:
             self._opened.pop(gone)[0].close()
-        for name in names:
-            self.follow(name)
-        return {name: kv for name, (kv, _) in self._opened.items()}
+        return names
 
     def follow(self, name: str) -> KeyValues:
         """Return one of them, up to date."""

@@ -2,10 +2,11 @@
 // Config: the settings of the server's process, where each comes from; secrets are masked by the server.
 //
 // Hooks: [data-choice=config] button[data-value=all|changed]; [data-table=config] tr[data-setting=NAME][data-masked]
-// td[data-field] name, value, origin, doc.
+// td[data-field] name, value, origin, doc; dialog[data-dialog=setting].
 
 import { badge } from "../parts/badge.js";
 import { card, chooser } from "../parts/card.js";
+import { openDialog } from "../parts/dialog.js";
 import { h, replace, setAttribute, setText } from "../parts/dom.js";
 import { errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -47,6 +48,7 @@ export function mount(root, ctx) {
     key: (/** @type {any} */ one) => one.name,
     props: (one) => ({ "data-setting": one.name, "data-masked": String(one.masked) }),
     tools: [chosen.element],
+    open: showSetting,
     empty: { title: "Every setting has its default", text: "Write a file with all of them, explained: penstock init" },
     columns: [
       { name: "name", title: "Setting", value: (one) => one.name, paint: (cell, one) => code(cell, one.name) },
@@ -94,6 +96,16 @@ export function mount(root, ctx) {
       rows.unmount();
     },
   };
+}
+
+/** @param {any} one */
+function showSetting(one) {
+  const facts = [["Value", valueText(one.value) || "not set"], ["From", one.origin], ["Variable", `PENSTOCK_${one.name.replaceAll(".", "_").toUpperCase()}`]];
+  openDialog({
+    name: "setting",
+    title: one.name,
+    body: [h("p", {}, one.doc || "It has no explanation."), h("dl", { class: "facts is-left" }, ...facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value)]))],
+  });
 }
 
 /** @param {HTMLTableCellElement} cell @param {string} text */

@@ -38,7 +38,7 @@ export function mount(root, ctx) {
   const stats = {
     open: stat({ name: "open", title: "Connected" }),
     messages: stat({ name: "messages_per_s", title: "Messages" }),
-    lost: stat({ name: "lost", title: "Lost in 24 hours" }),
+    lost: stat({ name: "lost", title: "Closed in 24 hours" }),
     unacked: stat({ name: "unacked", title: "Streams not acknowledged", hint: "Subscribed to, and the exchange has not said yes yet" }),
   };
   const rows = connectionTable(ctx);
@@ -116,7 +116,7 @@ function connectionTable(ctx) {
     empty: { title: "No connection yet", text: "A collector opens them: penstock collect binance btc_usdt. All processes of a machine: penstock up" },
     columns: [
       { name: "exchange", title: "Exchange", value: (one) => one.exchange },
-      { name: "connection", title: "Connection", value: (one) => `${one.process} ${one.connection}`, hint: "The process, and its number in it" },
+      { name: "connection", title: "Connection", value: (one) => `${one.process} ${one.connection}`, hint: "The process, and its number in it", paint: paintConnection },
       {
         name: "state", title: "State", value: (one) => one.state,
         paint: (cell, one) => {
@@ -145,6 +145,13 @@ function connectionTable(ctx) {
       { name: "reconnects", title: "Lost", numeric: true, value: (one) => one.reconnects, text: (one) => count(one.reconnects), hint: "How often it was lost since its process started" },
     ],
   });
+}
+
+/** @param {HTMLTableCellElement} cell @param {any} one */
+function paintConnection(cell, one) {
+  if (!cell.firstChild) cell.append(h("span", { class: "clip" }));
+  setText(/** @type {Element} */ (cell.firstElementChild), `${one.process} ${one.connection}`);
+  setAttribute(cell, "title", one.host ? `${one.process} on ${one.host}` : one.process);
 }
 
 /** @param {any} one @param {number} now */

@@ -9,6 +9,7 @@
 
 import { ago, count, duration, setTime, time, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
+import { countdown } from "../parts/countdown.js";
 import { confirmDialog } from "../parts/dialog.js";
 import { h, icon, replace, setAttribute, setText } from "../parts/dom.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
@@ -37,7 +38,7 @@ export function mount(root, ctx) {
   });
   const bar = h("div", { class: "row page-bar", hidden: true }, h("span", { class: "search" }, icon("search"), field),
     h("span", { class: "muted legend" }, h("span", { class: "gauge-key" }), "our count", h("span", { class: "gauge-key is-mark" }), "the exchange's own count"));
-  const list = h("div", { class: "grid limits-grid" });
+  const list = h("div", { class: "limits-grid" });
   const waiting = h("div", {}, skeleton(8));
   root.append(waiting, bar, list);
 
@@ -139,7 +140,7 @@ function exchangePart(exchange, ctx, order) {
   const gauges = h("div", { class: "stack" });
   const breaker = breakerPart(exchange, ctx, order);
   const refused = h("ol", { class: "event-list", "data-list": "refusals" });
-  const refusals = h("details", { class: "fold" }, h("summary", {}, h("span", { "data-field": "refusals" })), refused);
+  const refusals = h("details", { class: "fold", hidden: true }, h("summary", {}, h("span", { "data-field": "refusals" })), refused);
   const element = h("section", { class: "card", "data-exchange": exchange, "aria-labelledby": id },
     h("header", { class: "card-head" }, h("h2", { id }, exchange, waits), h("div", { class: "row" }, paused, breaker.badge)),
     h("div", { class: "card-body stack" }, stop, gauges, breaker.element, refusals));
@@ -150,7 +151,7 @@ function exchangePart(exchange, ctx, order) {
     const isBlocked = now.blocked_until_ms !== null && now.blocked_until_ms > at;
     stop.hidden = !isBlocked;
     if (isBlocked) {
-      setText(until, duration(Math.ceil((now.blocked_until_ms - at) / 1000) * 1000));
+      setText(until, countdown(now.blocked_until_ms - at));
       setAttribute(until, "title", `until ${utc(now.blocked_until_ms)} UTC`);
     }
     for (const part of windows.values()) part.tick(at);
@@ -163,7 +164,8 @@ function exchangePart(exchange, ctx, order) {
     const form = `${items.length} ${items.at(-1)?.at_ms}`;
     if (refused.dataset.form === form) return;
     refused.dataset.form = form;
-    setText(/** @type {Element} */ (refusals.querySelector("[data-field=refusals]")), items.length ? `Requests refused: ${count(items.length)}${items.length >= 50 ? " (the latest)" : ""}` : "No request was refused");
+    refusals.hidden = !items.length;
+    setText(/** @type {Element} */ (refusals.querySelector("[data-field=refusals]")), `Requests refused: ${count(items.length)}${items.length >= 50 ? " (the latest)" : ""}`);
     replace(refused, ...[...items].reverse().map((one) => h("li", { "data-status": one.status },
       badge(String(one.status), one.status === 429 ? "warning" : "bad"), time(one.at_ms, ago(one.at_ms, ctx.now())),
       h("span", { class: "muted" }, `${one.process || "a process"}${one.retry_after_s ? `, told to wait ${duration(one.retry_after_s * 1000)}` : ""}`))));

@@ -2,8 +2,9 @@
 // The circuit breaker of an exchange: state, reason, next probe, changes and the switch.
 // Hooks: see limits.js.
 
-import { ago, duration, setTime, time, utc } from "../format.js";
+import { ago, setTime, time, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
+import { countdown } from "../parts/countdown.js";
 import { h, replace, setAttribute, setText } from "../parts/dom.js";
 
 const STATES = /** @type {Record<string, {text: string, kind: import("../parts/badge.js").Kind, means: string}>} */ ({
@@ -68,7 +69,7 @@ export function breakerPart(exchange, ctx, order) {
     /** @param {number} at */
     tick(at) {
       const left = now?.retry_at_ms && !now.forced ? now.retry_at_ms - at : null;
-      setText(probe, left === null ? "" : left > 0 ? `The next probe may be sent in ${duration(Math.ceil(left / 1000) * 1000)}.` : "The next probe may be sent now.");
+      setText(probe, left === null ? "" : left > 0 ? `The next probe may be sent in ${countdown(left)}.` : "The next probe may be sent now.");
       setAttribute(probe, "title", left === null ? null : utc(now.retry_at_ms));
       for (const line of changes.querySelectorAll("time")) setTime(line, Date.parse(line.dateTime), ago(Date.parse(line.dateTime), at));
     },

@@ -3,6 +3,7 @@
 // Hooks: see limits.js.
 
 import { ago, count, duration, UNKNOWN } from "../format.js";
+import { countdown } from "../parts/countdown.js";
 import { h, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
 
@@ -49,7 +50,7 @@ export function windowPart(exchange, first) {
       setAttribute(seen, "data-kind", isApart ? "warning" : null);
       setAttribute(seen, "title", isApart ? "The counts differ: another program may use this address too. The higher one is obeyed." : null);
       const left = now.reset_ms === null ? null : now.reset_ms - at;
-      const text = left === null ? UNKNOWN : left <= 0 ? "" : `${now.kind === "paced" ? "full again" : "resets"} in ${duration(Math.ceil(left / 1000) * 1000)}`;
+      const text = left === null ? UNKNOWN : left <= 0 ? "" : `${now.kind === "paced" ? "full again" : "resets"} in ${countdown(left)}`;
       setText(reset, text);
     },
   };

@@ -122,6 +122,7 @@ function processTable(ctx) {
     name: "processes",
     label: "Processes",
     key: (/** @type {Row} */ one) => one.key,
+    rowHeight: 54,
     props: (one) => ({ "data-process": one.name, "data-state": one.state, "data-level": String(one.level), "data-ended": String(one.isEnded) }),
     empty: { title: "No process yet", text: "Run all processes of a machine: penstock up. Or one of them: penstock collect, penstock work, penstock keep" },
     columns: [
@@ -153,11 +154,10 @@ function processTable(ctx) {
 
 /** @param {HTMLTableCellElement} cell @param {Row} one */
 function paintName(cell, one) {
-  if (!cell.firstChild) cell.append(h("span", { class: "branch" }, h("strong", {}), h("span", { class: "muted after" })));
-  const inside = /** @type {Element} */ (cell.firstElementChild);
-  setAttribute(inside, "class", one.level ? "branch is-below" : "branch");
-  setText(inside.children[0], one.name);
-  setText(inside.children[1], one.kind && one.kind !== one.name ? one.kind : "");
+  if (!cell.firstChild) cell.append(h("strong", { class: "clip" }), h("span", { class: "muted after" }));
+  setAttribute(cell, "title", one.name);
+  setText(cell.children[0], one.name);
+  setText(cell.children[1], one.name.startsWith(one.kind) ? "" : one.kind);
 }
 
 /** @param {HTMLTableCellElement} cell @param {Row} one */

@@ -51,11 +51,11 @@ export function mount(root, ctx) {
       return;
     }
     replace(disks, ...found.map((disk) => {
-      const bar = gauge({ label: `Disk of ${disk.folder ?? "the data"}` });
+      const bar = gauge({ label: `Disk of ${disk.path ?? "the data"}` });
       const share = disk.total_bytes ? disk.used_bytes / disk.total_bytes : null;
       bar.update({ value: disk.used_bytes, limit: disk.total_bytes, text: `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)}` });
-      return h("div", { class: "window", "data-disk": disk.folder ?? "" },
-        h("div", { class: "window-head" }, h("span", { class: "words" }, [disk.host, disk.folder].filter(Boolean).join(" ") || "Data folder"), h("strong", {}, percent(share, 0))),
+      return h("div", { class: "window", "data-disk": disk.path ?? "" },
+        h("div", { class: "window-head" }, h("span", { class: "words" }, [disk.host, disk.path].filter(Boolean).join(" ") || "Data folder"), h("strong", {}, percent(share, 0))),
         bar.element,
         h("div", { class: "window-foot muted" }, h("span", {}, `${bytes(disk.free_bytes)} free of ${bytes(disk.total_bytes)}`), h("span", {}, daysText(disk.days_left))));
     }), h("dl", { class: "facts", "data-field": "log" },

@@ -64,8 +64,8 @@ export function uptimeBar() {
       const span = Math.max(1, (found.at(-1)?.until ?? 1) - from);
       const lines = { true: "", false: "", null: "" };
       for (const one of found) {
-        const left = ((one.from - from) / span) * WIDE;
         const width = Math.max(one.up === false ? LEAST : 0, ((one.until - one.from) / span) * WIDE);
+        const left = Math.min(WIDE - width, ((one.from - from) / span) * WIDE);
         lines[/** @type {"true" | "false" | "null"} */ (String(one.up))] += `M${left.toFixed(1)} 0h${width.toFixed(1)}v10h-${width.toFixed(1)}z`;
       }
       for (const key of /** @type {const} */ (["true", "false", "null"])) setAttribute(paths[key], "d", lines[key]);

@@ -245,6 +245,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        "fillGap": work,
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
@@ -271,6 +272,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
+        "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},

@@ -35,10 +35,10 @@ class Offered(NamedTuple):
     """The latest ticks; closed with the server."""
     scraper: FleetScraper | None = None
     """Reads the metrics of other processes."""
-    market_pages: Markets | None = None
-    """The markets of the data folder; closed with the server."""
     page: Page | None = None
     """The console's pages."""
+    market_pages: Markets | None = None
+    """The markets of the data folder; closed with the server."""
 
 
 @asynccontextmanager

@@ -53,7 +53,12 @@ async def open_server(
         )
         monitor = FleetMonitor(loaded)
         offered = Offered(
-            monitor, data, ticks, FleetScraper(process.folder), markets, ConsoleFiles()
+            monitor,
+            data,
+            ticks,
+            FleetScraper(process.folder),
+            page=ConsoleFiles(),
+            market_pages=markets,
         )
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)

@@ -30,7 +30,7 @@ import { onTheme, toggleTheme } from "./theme.js";
  * @property {boolean} control  false: this session may not change anything
  * @property {(path: string, options?: {replace?: boolean}) => void} navigate
  * @property {(changes: Record<string, string | null>) => void} setQuery  keeps filters in the address
- * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href: string}) => void} toast
+ * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href?: string, run?: () => void}) => void} toast
  * @property {(run: () => void) => () => void} onTheme
  * @property {(topics: string[]) => void} watch  other topics than at the start
  * @property {() => Promise<void>} signedIn  to be called after a new session began
@@ -210,7 +210,10 @@ async function show() {
     toast,
     onTheme,
     watch: (topics) => live.watch(topics),
-    signedIn: loadSession,
+    signedIn: async () => {
+      await loadSession();
+      live.hurry();
+    },
   });
   live.watch(typeof page.topics === "function" ? page.topics(route.params) : page.topics);
   main.dataset.ready = "true";
@@ -272,7 +275,7 @@ async function start() {
   setInterval(tick, 250);
   tick();
   await loadSession();
-  if (location.pathname !== "/login" || match(location.pathname)) void show();
+  if (!turn) void show(); // unless the session sent us to the login page
 }
 
 void start();

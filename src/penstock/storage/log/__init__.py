@@ -215,6 +215,16 @@ class LogWriter(Protocol):
         """The last number of every stream of this slot."""
         ...
 
+    def skip_numbers(self, numbers: Mapping[Stream, int]) -> None:
+        """Continue above these numbers, where they are higher than those of this slot.
+
+        This survives a power cut.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        ...
+
     def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
         """Delete all records of a stream with lower keys. Numbers are never reused.
 
@@ -315,6 +325,10 @@ class LogReader(Protocol):
         """A key that no record of a slot numbered ``first`` or higher is below, if there is one."""
         ...
 
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        """Whether a slot lacks the record of a stream with this key, for any of the streams."""
+        ...
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         """The record that readers show in place of each of these records of one stream.
 
@@ -341,8 +355,10 @@ class EventLog(Protocol):
         """The folder that it is in; None if it is in memory."""
         ...
 
-    def writer(self, slot: str) -> LogWriter:
+    def writer(self, slot: str, *, briefly: bool = False) -> LogWriter:
         """Open a slot as its owner, continuing where the last owner stopped.
+
+        ``briefly``: it is released soon, so that other processes wait for it.
 
         Raises:
             SlotInUse: another process owns it.
@@ -364,9 +380,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed", "following",
-    "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader", "reindex",
-    "repair", "salvage", "spans", "tuning", "writer",
+    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed",
+    "following", "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader",
+    "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ received then, reads their key ranges from all slots, and drops what was receive
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -141,6 +141,14 @@ class MergedReader:
         kv = self._slots.current().get(slot)
         stream_id = None if kv is None else find_streams(kv).get(stream)
         return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
+
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        kv = self._slots.current().get(slot)
+        ids = {} if kv is None else find_streams(kv)
+        return kv is None or any(
+            stream not in ids or kv.get(keys.prefix(b"r", ids[stream]) + key) is None
+            for stream, key in records.items()
+        )
 
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):

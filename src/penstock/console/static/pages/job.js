@@ -28,7 +28,7 @@ export function mountJob(root, ctx) {
 
   const stats = {
     rows: stat({ name: "rows", title: "Rows stored" }),
-    left: stat({ name: "left", title: "Time left" }),
+    left: stat({ name: "left", title: "Time left, or until it runs" }),
     resumed: stat({ name: "resumed", title: "Resumed", hint: "How often it continued in the middle" }),
     runs: stat({ name: "runs", title: "Runs" }),
   };

@@ -12,7 +12,7 @@ import { actionsOf } from "./job_facts.js";
 const WORDS = {
   pause: { button: "Pause", done: "is paused", hint: "A worker stops it at the end of its page; it continues there later" },
   resume: { button: "Resume", done: "may run again", hint: "Continues from its cursor" },
-  run: { button: "Run now", done: "runs before all others", hint: "Makes it due at once, before all others" },
+  run: { button: "Run", done: "runs before all others", hint: "Makes it due at once, before all others" },
 };
 const UNDO = /** @type {Record<string, "pause" | "resume">} */ ({ pause: "resume", resume: "pause" });
 

@@ -1,7 +1,8 @@
 """Write constraints-demo.txt: the part of constraints.txt that `penstock demo` needs.
 
-That is what the package requires with the extra `api`, for the console, and what builds it. Run it in the environment of
-constraints.txt, whenever a pin there or a dependency in pyproject.toml changes.
+That is what the package requires with the extra `api`, for the console, and what builds it. Run it
+in the environment of constraints.txt, whenever a pin there or a dependency in pyproject.toml
+changes.
 """
 
 import re

@@ -62,7 +62,8 @@ def delta(truth: Book, slot: int) -> Event | None:
         return None
     return events.delta(
         change.first_update_id, change.final_update_id, LINK,
-        received_at_ns=slot * Book.SLOT_MS * MS_NS, bids_raw=raw(change.bids), asks_raw=raw(change.asks),
+        received_at_ns=slot * Book.SLOT_MS * MS_NS, bids_raw=raw(change.bids),
+        asks_raw=raw(change.asks),
     )  # fmt: skip
 
 

@@ -89,8 +89,8 @@ export function holes(ctx, { scope, words }) {
   function paintAction(cell, gap) {
     const job = gap.job_id || made.get(gap.id);
     const want = job ? `job ${job}` : gap.fillable ? "fill" : "none";
-    if (cell.dataset.action === want) return;
-    cell.dataset.action = want;
+    if (cell.dataset.shown === want) return;
+    cell.dataset.shown = want;
     if (job) replace(cell, h("a", { href: path("jobs", job), "data-job-id": job }, "Show its job"));
     else if (gap.fillable) replace(cell, h("button", { type: "button", class: "button small", "data-action": "fill", "data-control": true, onclick: (/** @type {MouseEvent} */ event) => fill(gap, event) }, "Fill"));
     else replace(cell);

@@ -17,7 +17,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     print_blob=True,
-    max_examples=50,
+    max_examples=25,
 )
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)

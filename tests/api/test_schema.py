@@ -12,6 +12,7 @@ import pytest
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -35,8 +36,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *market.ROUTES,
-        *fleet.ROUTES, *observing.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
@@ -76,7 +77,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 5),
+        ("examples,fuzzing,stateful", 4),
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -70,7 +71,7 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
 
     modules = (
         connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
-        observing,
+        observing, coverage,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.api import fleet_examples
 from penstock.api.access import READ_ONLY
+from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
@@ -26,14 +27,6 @@ from penstock.jobs.product_locks import ProductLock, key_of
 from penstock.live import Tick
 from penstock.market.events import Ticker
 from penstock.market.symbol import Symbol
-from penstock.monitor.market_documents import (
-    BookSides,
-    CandleGap,
-    CandleRow,
-    CandlesDocument,
-    MarketDocument,
-    TradeRow,
-)
 from penstock.stats.alerts import Alert
 from penstock.stats.statistics import DirectoryStatistics, DiskStatistics, StorageStatistics
 from penstock.storage.state.job_targets import target_key
@@ -222,50 +215,6 @@ def _alert(exchange: str) -> Alert:
     )
 
 
-def _market(exchange: str) -> MarketDocument:
-    traded = TradeRow(id="4711", at_ms=_AT_MS, price="60000.10", quantity="0.50", side="buy")
-    candle = CandleRow(
-        interval="1m",
-        at_ms=_AT_MS,
-        open="60000.10",
-        high="60000.10",
-        low="60000.00",
-        close="60000.10",
-        volume="12.5",
-    )
-    return MarketDocument(
-        exchange=exchange,
-        symbol=_SYMBOL,
-        badge="synced",
-        why="",
-        sequence=102,
-        bid="60000.00",
-        ask="60000.10",
-        spread="0.10",
-        spread_bps="0.02",
-        book=BookSides(bids=[("60000.00", "1.25")], asks=[("60000.10", "0.50")]),
-        trades=[traded],
-        candle=candle,
-        last_ms=_AT_MS,
-        book_ms=_AT_MS,
-    )
-
-
-def _chart(exchange: str) -> CandlesDocument:
-    gap = CandleGap(
-        since_ms=_AT_MS - 60_000, until_ms=_AT_MS - 30_000, state="open", reason="disconnected"
-    )
-    return CandlesDocument(
-        exchange=exchange,
-        symbol=_SYMBOL,
-        interval="1m",
-        items=[(_AT_MS, "60000.10", "60000.10", "60000.00", "60000.10", "12.5")],
-        gaps=[gap],
-        source="trades",
-        since_ms=_AT_MS,
-    )
-
-
 def _rows(exchange: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"items": [{"exchange": exchange, **row}], "next": None, "missing": []}
 
@@ -292,11 +241,11 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
-        "chartMarket": _chart(exchange),
-        "showMarket": _market(exchange),
+        **market_answers(exchange),
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        "fillGap": work,
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
         "alive": {"status": "alive"},
@@ -323,6 +272,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
+        "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},

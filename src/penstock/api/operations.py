@@ -9,6 +9,7 @@ from msgspec import Struct
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -22,6 +23,7 @@ from penstock.api import (
 )
 from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
+from penstock.api.coverage import GapOrder, GapQuery, MapQuery
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
@@ -43,12 +45,16 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.collected import Collected
 from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
+from penstock.monitor.coverage_map import CoverageMap
+from penstock.monitor.gaps import Gaps
 from penstock.monitor.limits import Limits
 from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
 from penstock.monitor.processes import Processes
+from penstock.monitor.storage import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,9 +250,27 @@ OPERATIONS = (
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
     Operation(route=fleet.overview, id="showOverview", answers=Overview),
     Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.storage, id="showStorage", answers=Storage),
+    Operation(route=fleet.collected, id="listCollected", answers=Collected),
     Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
+    Operation(
+        route=coverage.mapped,
+        id="showCoverageMap",
+        query=MapQuery,
+        answers=CoverageMap,
+        refusals=(422,),
+    ),
+    Operation(route=coverage.gaps, id="listGaps", query=GapQuery, answers=Gaps, refusals=(422,)),
+    Operation(
+        route=coverage.filled,
+        id="fillGap",
+        body=GapOrder,
+        answers=JobView,
+        status=(200, 201),
+        refusals=(404, 409, *_BODY),
+    ),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

@@ -59,6 +59,8 @@ PenstockError
 ├── ProductLocked          another job run fetches that market: wait until it has ended
 ├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
+├── UnknownGap             the ledger has no gap of that id
+├── GapNotFillable         no job can fill the gap; ``reason`` says why
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── BadTick                what should be stored as a tick is none
@@ -153,6 +155,7 @@ from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
     ConnectorPaused,
+    GapNotFillable,
     JobEnded,
     JobRunning,
     LockLost,
@@ -161,6 +164,7 @@ from penstock.errors.work import (
     ProductLocked,
     UnfinishedJob,
     UnknownConnector,
+    UnknownGap,
     UnknownJob,
     UnknownKind,
 )
@@ -194,6 +198,7 @@ __all__ = [
     "ExchangeUnreachable",
     "FolderNotEmpty",
     "GapError",
+    "GapNotFillable",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -237,6 +242,7 @@ __all__ = [
     "UnknownChannel",
     "UnknownConnector",
     "UnknownExchange",
+    "UnknownGap",
     "UnknownInterval",
     "UnknownJob",
     "UnknownKind",

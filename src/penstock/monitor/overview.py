@@ -165,7 +165,7 @@ def overview_of(inputs: OverviewInputs, rates: RateSampler) -> Overview:
             jobs_running=inputs.jobs.get("running", 0),
             jobs_failed=inputs.jobs.get("failed", 0),
         ),
-        disk=disk_of(inputs.statistics, inputs.now_ms),
+        disk=next(iter(disks_of(inputs.statistics, inputs.now_ms)), None),
         backup=_backup(inputs.backups),
         alerts=[_alert(each) for each in newest_first(inputs.alerts)[:MOST_ALERTS]],
         rates=rates.points,
@@ -242,8 +242,8 @@ def _markets(running: Iterable[SeenProcess], exchange: str) -> int:
     return max(by_kind.values(), default=0)
 
 
-def disk_of(statistics: Iterable[StorageStatistics], now_ms: int) -> DiskView | None:
-    """The disk that will be full first; None if none was measured lately."""
+def disks_of(statistics: Iterable[StorageStatistics], now_ms: int) -> list[DiskView]:
+    """The disks that were measured lately; the one that will be full first comes first."""
     found = [
         DiskView(
             host=each.host,
@@ -259,7 +259,7 @@ def disk_of(statistics: Iterable[StorageStatistics], now_ms: int) -> DiskView | 
         if now_ms - each.at_ms <= _FRESH_MS
         for disk in each.disks
     ]
-    return min(found, key=_soonest, default=None)
+    return sorted(found, key=_soonest)
 
 
 def _soonest(disk: DiskView) -> tuple[float, float]:

@@ -124,7 +124,6 @@ def _short(status: ProcessStatus) -> ProcessStatus:
         exchanges=[],
         connections=[],
         gates={},
-        exchanges=[],
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,8 @@ from msgspec import Struct
 from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
 from penstock.market.events import Event
+from penstock.storage.log.followed import LogFollower
 from penstock.storage.log.keys import Stream
-
-if TYPE_CHECKING:
-    from penstock.storage.log.following import LogFollower
 
 Durability = Literal["flushed", "synced"]
 """``flushed`` survives a crash of the process, ``synced`` a crash of the machine."""
@@ -217,6 +215,16 @@ class LogWriter(Protocol):
         """The last number of every stream of this slot."""
         ...
 
+    def skip_numbers(self, numbers: Mapping[Stream, int]) -> None:
+        """Continue above these numbers, where they are higher than those of this slot.
+
+        This survives a power cut.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        ...
+
     def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
         """Delete all records of a stream with lower keys. Numbers are never reused.
 
@@ -317,6 +325,10 @@ class LogReader(Protocol):
         """A key that no record of a slot numbered ``first`` or higher is below, if there is one."""
         ...
 
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        """Whether a slot lacks the record of a stream with this key, for any of the streams."""
+        ...
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         """The record that readers show in place of each of these records of one stream.
 
@@ -324,7 +336,7 @@ class LogReader(Protocol):
         """
         ...
 
-    def follower(self) -> "LogFollower":
+    def follower(self) -> LogFollower:
         """Follow chosen streams. It is used instead of this reader's other methods, or between
         them, and closed with this reader.
         """
@@ -343,8 +355,10 @@ class EventLog(Protocol):
         """The folder that it is in; None if it is in memory."""
         ...
 
-    def writer(self, slot: str) -> LogWriter:
+    def writer(self, slot: str, *, briefly: bool = False) -> LogWriter:
         """Open a slot as its owner, continuing where the last owner stopped.
+
+        ``briefly``: it is released soon, so that other processes wait for it.
 
         Raises:
             SlotInUse: another process owns it.
@@ -366,9 +380,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "by_time", "checks", "corrections", "damage", "deleting", "failures", "following", "heads",
-    "index", "key_values", "keys", "linked_folder", "manifest", "reader", "reindex", "repair",
-    "salvage", "spans", "tuning", "writer",
+    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed",
+    "following", "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader",
+    "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

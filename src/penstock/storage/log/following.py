@@ -8,23 +8,14 @@ the last second every time.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
 
 from penstock.errors import NotOurRecord
 from penstock.market.codec import decode
-from penstock.market.events import Event
 from penstock.storage.log import keys
+from penstock.storage.log.followed import Followed
 from penstock.storage.log.index import find_batches, find_streams, last_batch, number_before
 from penstock.storage.log.key_values import KeyValues, Slots
 from penstock.storage.log.keys import SECOND_NS, Stream
-
-
-class Followed(NamedTuple):
-    """A new record."""
-
-    received_at_ns: int
-    slot: str
-    event: Event
 
 
 @dataclass
@@ -45,12 +36,8 @@ class _Slot:
     """Whether it had anything new since the last look at all slots."""
 
 
-class LogFollower:
-    """The new records of chosen streams. Not thread-safe. Every method may raise StorageError.
-
-    A record that several slots hold is returned several times. One that this version cannot read
-    is left out.
-    """
+class SlotFollower:
+    """Follows the slots of a log. See ``LogFollower``."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -60,25 +47,16 @@ class LogFollower:
         """When to look at all slots again; None: at once."""
 
     def follow(self, stream: Stream, since_ns: int) -> None:
-        """Follow a stream from now on, beginning with what was received since a time.
-
-        It may begin up to a second earlier.
-        """
         self._wanted[stream] = since_ns
         self._look_ns = None
 
     def forget(self, streams: Iterable[Stream]) -> None:
-        """Follow these streams no longer."""
         for stream in streams:
             self._wanted.pop(stream, None)
             for slot in self._followed.values():
                 slot.places.pop(stream, None)
 
     def new(self, now_ns: int) -> list[Followed]:
-        """What was recorded since the last call, in the order of receipt.
-
-        ``now_ns`` is any steady clock.
-        """
         looks = self._look_ns is None or now_ns >= self._look_ns
         if looks:
             self._look_ns = now_ns + SECOND_NS

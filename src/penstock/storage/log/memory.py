@@ -27,7 +27,7 @@ class MemoryLog:
         self.folder = None
         self._slots: dict[str, MemoryPairs] = {}
 
-    def writer(self, slot: str) -> SlotWriter:
+    def writer(self, slot: str, *, briefly: bool = False) -> SlotWriter:  # noqa: ARG002
         return SlotWriter(slot, partial(self._own, slot), on_disk=False)
 
     def _own(self, slot: str) -> KeyValues:

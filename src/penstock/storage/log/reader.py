@@ -6,7 +6,7 @@ received then, reads their key ranges from all slots, and drops what was receive
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -23,7 +23,7 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
-from penstock.storage.log.following import LogFollower
+from penstock.storage.log.following import SlotFollower
 from penstock.storage.log.index import (
     find_batches,
     find_streams,
@@ -142,6 +142,14 @@ class MergedReader:
         stream_id = None if kv is None else find_streams(kv).get(stream)
         return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
 
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        kv = self._slots.current().get(slot)
+        ids = {} if kv is None else find_streams(kv)
+        return kv is None or any(
+            stream not in ids or kv.get(keys.prefix(b"r", ids[stream]) + key) is None
+            for stream, key in records.items()
+        )
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):
             return list(records)
@@ -150,8 +158,8 @@ class MergedReader:
         shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
         return [shown.get(stored.key, stored) for stored in records]
 
-    def follower(self) -> LogFollower:
-        return LogFollower(self._slots)
+    def follower(self) -> SlotFollower:
+        return SlotFollower(self._slots)
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]

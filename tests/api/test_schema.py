@@ -74,7 +74,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 5),
+        ("examples,fuzzing,stateful", 4),  # a route without parameters gets few
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

@@ -26,6 +26,7 @@ from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder
 from penstock.api.monitoring import AlertView, StatisticsView
+from penstock.api.observing import LogFilters
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     BreakerView,
@@ -45,6 +46,7 @@ from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
 from penstock.monitor.limits import Limits
 from penstock.monitor.overview import Overview
+from penstock.monitor.process_logs import LogPage
 from penstock.monitor.processes import Processes
 
 
@@ -230,6 +232,13 @@ OPERATIONS = (
     Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
+    Operation(
+        route=observing.logged,
+        id="listLogs",
+        query=LogFilters,
+        answers=LogPage,
+        refusals=(422,),
+    ),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

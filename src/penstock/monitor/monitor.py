@@ -1,6 +1,7 @@
 """Reads the documents of a fleet from its state store, and remembers what rates need."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from penstock.backup.outcome import BackupOutcome, read_outcomes
@@ -42,6 +43,11 @@ class FleetMonitor:
         self._loaded = loaded or Loaded(Settings(), {})
         self.rates = RateSampler()
         self._slow: _Slow | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The data folder of this process."""
+        return Path(self._loaded.settings.collect.data_dir)
 
     async def overview(self, store: StateStore) -> Overview:
         """The overview."""

@@ -32,6 +32,7 @@ from penstock.api.locks import LockOrder
 from penstock.api.login import Login, SessionView
 from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
+from penstock.api.observing import LogFilters
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     BreakerView,
@@ -55,6 +56,7 @@ from penstock.monitor.gaps import Gaps
 from penstock.monitor.limits import Limits
 from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
+from penstock.monitor.process_logs import LogPage
 from penstock.monitor.processes import Processes
 from penstock.monitor.storage import Storage
 
@@ -264,6 +266,13 @@ OPERATIONS = (
     Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
+    Operation(
+        route=observing.logged,
+        id="listLogs",
+        query=LogFilters,
+        answers=LogPage,
+        refusals=(422,),
+    ),
     Operation(
         route=coverage.mapped,
         id="showCoverageMap",

@@ -181,7 +181,7 @@ def search_index(made: Mapping[str, Page]) -> str:
         text = re.sub(r"^```.*?$", "", page.text, flags=re.M)
         parts = re.split(r"^#{1,4} .*$", text, flags=re.M)[1:]
         for (_, anchor, words), part in zip(page.headings, parts, strict=False):
-            said = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*|#]", r"\1", part)
+            said = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*|#]|-{3,}", r"\1", part)
             rows.append([f"{page.address}#{anchor}", page.title, words, " ".join(said.split())])
     return f"window.sections = {json.dumps(rows, ensure_ascii=False)};\n"
 

@@ -12,12 +12,12 @@ import { badge, setBadge } from "../parts/badge.js";
 import { card, chooser, stat } from "../parts/card.js";
 import { h, replace, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
+import { actionButtons, jobActions } from "../parts/job-actions.js";
+import { cursorOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "../parts/job-facts.js";
+import { mountJob } from "../parts/job-history.js";
 import { errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
 import { path } from "../router.js";
-import { mountJob } from "./job.js";
-import { actionButtons, jobActions } from "./job_actions.js";
-import { cursorOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "./job_facts.js";
 
 export const title = (/** @type {Record<string, string>} */ params) => (params.id ? "Job" : "Jobs");
 export const topics = ["jobs"];
@@ -60,8 +60,7 @@ function mountList(root, ctx) {
     options: Object.keys(CHOICES).map((value) => ({ value, text: value[0].toUpperCase() + value.slice(1) })),
     change: (value) => {
       choice = value;
-      const query = value === "all" ? "" : `?state=${value}`;
-      history.replaceState(null, "", path("jobs") + query);
+      ctx.setQuery({ state: value === "all" ? null : value });
       show();
     },
   });
@@ -128,7 +127,7 @@ function mountList(root, ctx) {
 /**
  * @param {import("../app.js").Context} ctx
  * @param {HTMLElement} chosen
- * @param {(job: any, action: import("./job_actions.js").Action) => void} act
+ * @param {(job: any, action: import("../parts/job-actions.js").Action) => void} act
  * @param {(id: string) => boolean} isBusy
  */
 function jobTable(ctx, chosen, act, isBusy) {
@@ -223,7 +222,7 @@ function paintError(cell, job) {
 /**
  * @param {HTMLTableCellElement} cell
  * @param {any} job
- * @param {(job: any, action: import("./job_actions.js").Action) => void} act
+ * @param {(job: any, action: import("../parts/job-actions.js").Action) => void} act
  * @param {boolean} isBusy
  */
 function paintActions(cell, job, act, isBusy) {

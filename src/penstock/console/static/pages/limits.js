@@ -9,12 +9,12 @@
 
 import { ago, count, duration, setTime, time, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
+import { breakerPart } from "../parts/breaker.js";
 import { countdown } from "../parts/countdown.js";
 import { confirmDialog } from "../parts/dialog.js";
 import { h, icon, replace, setAttribute, setText } from "../parts/dom.js";
+import { windowPart } from "../parts/limit-window.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
-import { breakerPart } from "./limits_breaker.js";
-import { windowPart } from "./limits_windows.js";
 
 export const title = "Limits";
 export const topics = ["limits"];

@@ -71,8 +71,8 @@ export function mount(root, ctx) {
       token.select();
       return;
     }
-    // Loaded anew, so that nothing of the time before is kept.
-    location.assign(nextPath(ctx.query.get("next")));
+    await ctx.signedIn();
+    ctx.navigate(nextPath(ctx.query.get("next")), { replace: true });
   }
 
   /** @param {number} seconds */

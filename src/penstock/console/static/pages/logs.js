@@ -9,8 +9,8 @@ import { count, time, utcTime } from "../format.js";
 import { badge } from "../parts/badge.js";
 import { card, chooser } from "../parts/card.js";
 import { frame, h, icon, replace, setText } from "../parts/dom.js";
+import { LogLines, matches, summary } from "../parts/log-lines.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
-import { LogLines, matches, summary } from "./log_lines.js";
 
 export const title = "Logs";
 export const topics = ["logs"];
@@ -94,10 +94,7 @@ export function mount(root, ctx) {
   }
 
   function filterChanged() {
-    const query = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
-    history.replaceState(null, "", `/logs${query.size ? `?${query}` : ""}`);
-    follows = true;
-    draw();
+    ctx.setQuery(asked);
     setFollow(true);
   }
 
@@ -142,7 +139,7 @@ export function mount(root, ctx) {
     if (follows) list.scrollTop = list.scrollHeight;
   }
 
-  /** @param {import("./log_lines.js").Line | import("./log_lines.js").Hole} line */
+  /** @param {import("../parts/log-lines.js").Line | import("../parts/log-lines.js").Hole} line */
   function build(line) {
     const element = line.hole
       ? h("li", { class: "log-hole", "data-hole": true }, "Lines may be missing here: more were written than are sent at once, or the page was not connected.")
@@ -198,7 +195,7 @@ export function mount(root, ctx) {
   };
 }
 
-/** @param {import("./log_lines.js").Line} line */
+/** @param {import("../parts/log-lines.js").Line} line */
 function lineOf(line) {
   const button = h("button", { type: "button", class: "log-line", "aria-expanded": "false", onclick: toggle },
     time(line.at_ms, utcTime(line.at_ms, true)), badge(line.level, KINDS[line.level] ?? "off"), h("span", { class: "log-process" }, line.process),

@@ -3,11 +3,11 @@
 // Hooks: see limits.js.
 
 import { ago, setTime, time, utc } from "../format.js";
-import { badge, setBadge } from "../parts/badge.js";
-import { countdown } from "../parts/countdown.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { badge, setBadge } from "./badge.js";
+import { countdown } from "./countdown.js";
+import { h, replace, setAttribute, setText } from "./dom.js";
 
-const STATES = /** @type {Record<string, {text: string, kind: import("../parts/badge.js").Kind, means: string}>} */ ({
+const STATES = /** @type {Record<string, {text: string, kind: import("./badge.js").Kind, means: string}>} */ ({
   closed: { text: "closed", kind: "ok", means: "Requests are sent." },
   half_open: { text: "half open", kind: "warning", means: "One request at a time tests the exchange." },
   open: { text: "open", kind: "bad", means: "Nothing is sent." },

@@ -94,7 +94,7 @@ export function cursorOf(job) {
   return cursor.page ? `page ${count(cursor.page)}` : "";
 }
 
-const STATES = /** @type {Record<string, {text: string, kind: import("../parts/badge.js").Kind}>} */ ({
+const STATES = /** @type {Record<string, {text: string, kind: import("./badge.js").Kind}>} */ ({
   running: { text: "running", kind: "ok" },
   waiting_rate_limit: { text: "waiting", kind: "warning" },
   queued: { text: "queued", kind: "info" },
@@ -103,7 +103,7 @@ const STATES = /** @type {Record<string, {text: string, kind: import("../parts/b
   success: { text: "done", kind: "info" },
 });
 
-/** @param {any} job @returns {{text: string, kind: import("../parts/badge.js").Kind}} */
+/** @param {any} job @returns {{text: string, kind: import("./badge.js").Kind}} */
 export function stateOf(job) {
   if (job.state === "success") return STATES.success;
   // A worker parks a paused job at the end of its page: until then it still runs.

@@ -3,9 +3,9 @@
 // Hooks: see limits.js.
 
 import { ago, count, duration, UNKNOWN } from "../format.js";
-import { countdown } from "../parts/countdown.js";
-import { h, setAttribute, setText } from "../parts/dom.js";
-import { gauge } from "../parts/gauge.js";
+import { countdown } from "./countdown.js";
+import { h, setAttribute, setText } from "./dom.js";
+import { gauge } from "./gauge.js";
 
 const PERIODS = /** @type {Record<number, string>} */ ({ 1000: "second", 10_000: "10 seconds", 60_000: "minute", 300_000: "5 minutes", 3_600_000: "hour", 86_400_000: "day" });
 /** From this difference on, our count and the exchange's are worth a look: another program uses the address. */

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from penstock.app.server import open_server
 from penstock.clock import SystemClock
-from penstock.config import Api, Collect, Settings
+from penstock.config import Api, Collect, Loaded, Settings
 from penstock.runtime.status import ProcessStatus, this_machine, write_process
 from penstock.runtime.stores import open_state
 from penstock.stats.sockets import socket_file
@@ -112,7 +112,8 @@ def processes(folder: Path) -> Iterator[list[int]]:
 async def _scrapes(folder: Path, pids: list[int]) -> tuple[list[float], bytes]:
     settings = Settings(collect=Collect(data_dir=str(folder)), api=Api(port=0))
     clock, took, text = SystemClock(), [], b""
-    async with open_server(settings, clock) as server, aiohttp.ClientSession() as session:
+    loaded = Loaded(settings, {})
+    async with open_server(loaded, clock) as server, aiohttp.ClientSession() as session:
         async with open_state(settings, clock) as store:
             for number, pid in enumerate(pids):
                 status = ProcessStatus(

@@ -19,11 +19,12 @@ from penstock.api.app_state import (
 )
 from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
-from penstock.api.views import EditedJob, job_view
+from penstock.api.views import EditedJob, JobSummary, job_view
 from penstock.errors import StorageError
 from penstock.jobs.kinds import AnyKind
 from penstock.jobs.model import Job, JobEdit, JobEvent, NewJob, State, Status
 from penstock.market.symbol import Symbol
+from penstock.monitor.jobs_summary import summarized_jobs
 
 _LOOK_S = 0.5
 _SILENT_LOOKS = 30
@@ -67,6 +68,23 @@ async def listed(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
         after=page_start(asked.after or None),
     )
     return page_answer(request, found, asked.limit, job_view)
+
+
+@get("/jobs/summary")
+async def summarized(app_state: GivenState) -> Response[bytes]:
+    """List the live jobs that run or failed, then others, at most 500; and count all by state."""
+    return json_answer(await job_summary(app_state))
+
+
+async def job_summary(app_state: AppState) -> JobSummary:
+    """The live jobs that need attention first, and how many there are.
+
+    Raises:
+        StorageError: the store does not answer.
+    """
+    found = await summarized_jobs(app_state.job_service)
+    items = tuple(map(job_view, found.jobs))
+    return JobSummary(items=items, counts=found.counts, paused=found.paused)
 
 
 @get("/jobs/{job_id:str}")
@@ -176,4 +194,4 @@ def _answer(request: AnyRequest, job: Job, status: int = 200) -> Response[bytes]
     return resource_answer(request, job_view(job), job.version, status, location)
 
 
-ROUTES = [created, listed, shown, edited, deleted, paused, resumed, run, events]
+ROUTES = [created, listed, summarized, shown, edited, deleted, paused, resumed, run, events]

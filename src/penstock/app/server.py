@@ -1,4 +1,4 @@
-"""Builds the REST API server from settings."""
+"""Builds the server of REST API and console from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,11 +10,15 @@ from penstock.app.dataset import configured_dataset
 from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of
 from penstock.clock import Clock
-from penstock.config import Settings
+from penstock.config import Loaded, Settings
+from penstock.console import ConsoleFiles
 from penstock.live import live_url
+from penstock.monitor.markets import Markets
+from penstock.monitor.monitor import FleetMonitor
 from penstock.net.port_owner import port_owner
 from penstock.runtime.process import Process
 from penstock.runtime.status import Report
+from penstock.runtime.stores import configured_log, existing_lake
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:
@@ -23,9 +27,9 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_server(
-    settings: Settings, clock: Clock, listener: Listener = quiet
+    loaded: Loaded[Settings], clock: Clock, listener: Listener = quiet
 ) -> AsyncIterator["ApiServer"]:
-    """Open the REST API server.
+    """Open the server of the REST API and the console.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -33,6 +37,7 @@ async def open_server(
         PortInUse: another program listens on the port.
         StoreUnreachable, NewerStore: the state store cannot be opened.
     """
+    settings = loaded.settings
     with installed_with("api"):
         from penstock.api.live_ticks import LiveTicks  # noqa: PLC0415
         from penstock.api.serving import Offered, serving  # noqa: PLC0415
@@ -41,11 +46,24 @@ async def open_server(
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
+        has_lake = partial(existing_lake, process.folder, settings.storage.lake_url)
         ticks = LiveTicks(live_url(settings), settings.live, clock, listener)
-        offered = Offered(data, ticks, FleetScraper(process.folder))
+        markets = Markets(
+            configured_log(settings), process.folder, clock, lambda: data if has_lake() else None
+        )
+        monitor = FleetMonitor(loaded)
+        offered = Offered(
+            monitor,
+            data,
+            ticks,
+            FleetScraper(process.folder),
+            page=ConsoleFiles(),
+            market_pages=markets,
+        )
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"
         process.running(lambda: Report(doing=f"serving {server.url}"))
+        process.start(monitor.run(store, clock))
         process.start(alerting_of(settings, store, clock, listener).run())
         yield server

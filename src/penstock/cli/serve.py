@@ -10,7 +10,7 @@ from penstock.cli.context import read_settings
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, default, say
 from penstock.cli.running import last_words_logged, run_process
 from penstock.clock import SystemClock
-from penstock.config import Settings
+from penstock.config import Loaded, Settings
 from penstock.runtime.stopping import opened, stop_after, stop_on_signals
 from penstock.telemetry import Fact, log_facts
 from penstock.web.facts import RequestServed
@@ -39,15 +39,15 @@ def serve(
     Example: penstock serve --port 8780 --data-dir ~/market-data
     """
     options = {"api.host": host, "api.port": port, "collect.data_dir": data_dir}
-    settings = read_settings(context, options).settings
+    loaded = read_settings(context, options)
     with last_words_logged():
-        run_process(_serve(settings, seconds, as_json))
+        run_process(_serve(loaded, seconds, as_json))
 
 
-async def _serve(settings: Settings, seconds: float | None, as_json: bool) -> None:
+async def _serve(loaded: Loaded[Settings], seconds: float | None, as_json: bool) -> None:
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop)
-    async with opened(open_server(settings, clock, _log), stop) as server:
+    async with opened(open_server(loaded, clock, _log), stop) as server:
         if server is None:
             return
         if as_json:

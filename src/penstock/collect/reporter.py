@@ -16,6 +16,7 @@ from penstock.books.health import BookHealth
 from penstock.clock import Clock
 from penstock.collect.absences import RECORDED_WITHIN_NS, all_well
 from penstock.collect.books import BookMaintainer
+from penstock.collect.connections import connections_of, feed_connection
 from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
@@ -36,7 +37,9 @@ from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
+from penstock.market.events import Trade
 from penstock.publish import PublishedCounts
+from penstock.runtime.reports import ConnectionReport
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.shard import Shard
@@ -71,6 +74,7 @@ class Reporter:
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
         self._prices: dict[Stream, str] = {}
+        self._lag_ms: int | None = None
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
         self._shards: Callable[[], Sequence[Shard]] = tuple
@@ -132,6 +136,8 @@ class Reporter:
             price_of = BY_EVENT[type(event)].price_of
             if price_of is not None:
                 self._prices[stream] = price_of(event)
+            if type(event) is Trade and event.source == "live":
+                self._lag_ms = (event.received_at_ns - event.at_ns) // 1_000_000
 
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the current status, blocking the event loop; a failure is only logged.
@@ -199,9 +205,17 @@ class Reporter:
             memory_bytes=_memory_bytes(),
             numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
+            lag_ms=self._lag_ms,
             pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
+
+    def connections(self) -> list[ConnectionReport]:
+        """The current connections, or at the end those that were closed last."""
+        exchange, now_ns = self.location.exchange, self._clock.now_ns()
+        if self._feed_state is not None:
+            return [feed_connection(exchange, self._feed_state, now_ns)]
+        return connections_of(exchange, self._shards(), now_ns)
 
     def received_until_ns(self) -> int | None:
         """The time up to which everything that the exchange sent is recorded; None if unknown."""

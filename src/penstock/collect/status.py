@@ -177,6 +177,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Record numbers the slot had assigned at the log's last sync. None: an older version."""
     synced_ms: int | None = None
     """Records from before this time survive a power cut, including all seen ids in ``ids``."""
+    lag_ms: int | None = None
+    """From the latest trade's time, by the exchange's clock, to its receipt. None: not known."""
     pending: list[str] = []
     """Streams that were requested and not acknowledged yet, by the exchange's names."""
 

@@ -1,17 +1,41 @@
 """The status of a collector or fetcher in short, for the state store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.collect.status import CollectorStatus
-from penstock.runtime.status import Report
+from penstock.runtime.reports import ConnectionReport
+from penstock.runtime.status import ExchangeActivity, Report
 
 
-def summarize(status: CollectorStatus | None) -> Report:
-    """What it does in one line, and its problems."""
+def summarize(
+    status: CollectorStatus | None, connections: Sequence[ConnectionReport] = ()
+) -> Report:
+    """What it does in one line, its problems, and its connections."""
     if status is None:
         return Report(doing="", state="starting")
     doing = _fetching(status) if status.fetches else _collecting(status)
-    return Report(doing=doing, problems=tuple(_problems(status)), state=status.state)
+    return Report(
+        doing=doing,
+        problems=tuple(_problems(status)),
+        state=status.state,
+        exchanges=(_activity(status),),
+        connections=connections,
+    )
+
+
+def _activity(status: CollectorStatus) -> ExchangeActivity:
+    members = [member for shard in status.shards for member in shard.members]
+    connections, up = len(members), sum(member.up_s is not None for member in members)
+    if not members and status.connection:  # the sockets of a feed are not known
+        connections, up = 1, int(status.connection == "connected")
+    return ExchangeActivity(
+        exchange=status.exchange,
+        messages=sum(stream.records for stream in status.streams),
+        markets=len({stream.symbol for stream in status.streams}),
+        connections=connections,
+        connections_up=up,
+        lag_ms=status.lag_ms,
+    )
 
 
 def _collecting(status: CollectorStatus) -> str:

@@ -51,6 +51,10 @@ class Loaded(Generic[S]):
                 value = "***" if value else ""
             yield name, masked(value), self.origins.get(name, "default")
 
+    def hides(self, name: str) -> bool:
+        """Whether a part of a setting's value is not in its row."""
+        return any(secrets_in(_value_at(self.settings, name)))
+
     def secrets(self) -> Iterator[str]:
         """Yield every secret among the values, and every password in a URL."""
         for name in setting_names(type(self.settings)):

@@ -9,16 +9,18 @@ values each process has an entry of the ``ProcessCache``, which is written seldo
 
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from penstock.connectors.limits import GateReport
 from penstock.errors import mask_urls
 from penstock.live import BEAT_S, ProcessCache
 from penstock.publish import PublishedCounts
 from penstock.runtime.identity import has_ended
+from penstock.runtime.reports import ConnectionReport
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import PROCESSES
@@ -53,6 +55,19 @@ class ChildStatus(Struct, frozen=True, kw_only=True):
     """Lines of its log that were not written, since nobody read them fast enough."""
 
 
+class ExchangeActivity(Struct, frozen=True, kw_only=True):
+    """What a process receives of one exchange."""
+
+    exchange: str
+    messages: int = 0
+    """Recorded or received since its start."""
+    markets: int = 0
+    connections: int = 0
+    connections_up: int = 0
+    lag_ms: int | None = None
+    """From a trade's time, by the exchange's clock, to its receipt; None if it is not known."""
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What a process currently does, as it reports itself."""
 
@@ -65,6 +80,10 @@ class Report(Struct, frozen=True, kw_only=True):
     """A count that grows with the data; None if it is not known."""
     children: tuple[ChildStatus, ...] = ()
     """The processes that it supervises."""
+    exchanges: tuple[ExchangeActivity, ...] = ()
+    """What it receives of exchanges."""
+    connections: Sequence[ConnectionReport] = ()
+    """Its connections to streams."""
 
 
 class ProcessStatus(Struct, frozen=True, kw_only=True):
@@ -93,6 +112,12 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
     """Counts of its publishers, by name."""
     children: list[ChildStatus] = []
     """The processes that it supervises."""
+    exchanges: list[ExchangeActivity] = []
+    """What it receives of exchanges; empty in statuses of earlier versions."""
+    connections: list[ConnectionReport] = []
+    """Its connections to streams."""
+    gates: Mapping[str, GateReport] = {}
+    """Its requests, by exchange."""
     identity: str = ""
     """What its own machine knows it by; see ``identity_of``."""
 

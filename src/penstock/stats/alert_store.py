@@ -7,12 +7,14 @@ import msgspec
 
 from penstock.stats.alerts import Alert
 from penstock.storage.state import Document, StateStore, Write
+from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import ALERTS
 
 _LEASE_ID, _LEASE = "lease", "lease"
 _LEASE_MS = 45_000
 _AT_ONCE = 1000
 _MOST = 10_000
+_DAY_MS = 86_400_000
 
 
 async def read_alerts(store: StateStore) -> dict[str, Alert]:
@@ -30,6 +32,18 @@ async def read_alerts(store: StateStore) -> dict[str, Alert]:
             if alert is not None:
                 found[document["id"]] = alert
     return found
+
+
+async def read_recent_alerts(store: StateStore, now_ms: int) -> list[Alert]:
+    """The alerts that fire, and those that were resolved in the last day.
+
+    Raises:
+        StoreUnreachable: the store does not answer.
+    """
+    recent = [Condition("state", "=", "resolved"), Condition("changed_at", ">", now_ms - _DAY_MS)]
+    query = [[Condition("state", "=", "firing")], recent]
+    found = map(_read, await store.find(ALERTS, query, limit=_AT_ONCE))
+    return [alert for alert in found if alert is not None]
 
 
 def _read(document: Document) -> Alert | None:

@@ -31,7 +31,7 @@ import { onTheme, toggleTheme } from "./theme.js";
  * @property {boolean} control  false: this session may not change anything
  * @property {(path: string, options?: {replace?: boolean}) => void} navigate
  * @property {(changes: Record<string, string | null>) => void} setQuery  keeps filters in the address
- * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href: string}) => void} toast
+ * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href?: string, run?: () => void}) => void} toast
  * @property {(run: () => void) => () => void} onTheme
  * @property {(topics: string[]) => void} watch  other topics than at the start
  * @property {() => Promise<void>} signedIn  to be called after a new session began

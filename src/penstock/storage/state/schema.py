@@ -176,7 +176,11 @@ GAPS = Table(
         "job_id": "text",
     },
     indexes=(("exchange", "channel", "symbol", "by", "last"), ("state", "exchange")),
+    counted=("exchange", "state"),
 )
+
+# Before gaps were counted.
+_OLD_GAPS = replace(GAPS, counted=())
 
 SEALS = Table(
     name="seals",
@@ -221,11 +225,12 @@ SCHEMA: Schema = (
     # First no more jobs without a target are accepted, then all get one, which makes them unique.
     (Table(name=JOBS.name, fields=JOBS.fields, required=JOBS.required),),
     (JOBS,),
-    (COVERAGE, GAPS),
+    (COVERAGE, _OLD_GAPS),
     (SEALS,),
     (BREAKERS,),
     (LOCKS,),
     (SYMBOLS,),
     (STATISTICS, ALERTS),
     (CHECKPOINTS, BACKUPS),
+    (GAPS,),  # gaps are counted
 )

@@ -1,7 +1,8 @@
 """Write constraints-demo.txt: the part of constraints.txt that `penstock demo` needs.
 
-That is what the package requires without extras, and what builds it. Run it in the environment of
-constraints.txt, whenever a pin there or a dependency in pyproject.toml changes.
+That is what the package requires with the extra `api`, for the console, and what builds it. Run it
+in the environment of constraints.txt, whenever a pin there or a dependency in pyproject.toml
+changes.
 """
 
 import re
@@ -39,7 +40,11 @@ def demo_lock() -> str:
     """The content of the lock file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     # An editable installation needs editables, which the build backend does not list.
-    roots = [*project["project"]["dependencies"], *project["build-system"]["requires"], "editables"]
+    package = project["project"]
+    roots = [
+        *package["dependencies"], *package["optional-dependencies"]["api"],
+        *project["build-system"]["requires"], "editables",
+    ]  # fmt: skip
     wanted = needed(roots)
     blocks = {
         canonicalize_name(block.partition("==")[0]): block

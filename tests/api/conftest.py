@@ -137,7 +137,9 @@ async def served(
     live = live or Live(url="memory:")
     ticks = LiveTicks(live.url, live, clock, listener)
     pages = Markets(COLLECTED, Path("nowhere"), clock)
-    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper, pages)
+    app_state = AppState(
+        admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper, market_pages=pages
+    )
     application = build_application(app_state, rules_of(settings), listener, page)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()

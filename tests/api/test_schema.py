@@ -18,6 +18,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    login,
     market,
     markets,
     monitoring,
@@ -38,6 +39,7 @@ def test_every_route_is_described() -> None:
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
         *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
         *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
+        *login.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
@@ -77,7 +79,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 4),
+        ("examples,fuzzing,stateful", 3),
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

@@ -26,7 +26,7 @@ def naive(intervals: list[Interval], columns: Columns) -> str:
     begin = min((since for since, _, _ in placed), default=0)
     end = max((until for _, until, _ in placed), default=0)
     cells = ""
-    for number in range(columns.count):
+    for number in range(columns.size):
         start = columns.from_ms + number * columns.step_ms
         moments = range(start, start + columns.step_ms)
         states = {

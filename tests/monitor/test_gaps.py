@@ -29,7 +29,8 @@ def gap(first: int, last: int, **fields: Any) -> GapRow:
 
 async def every(store: StateStore, wanted: GapFilter, limit: int) -> list[GapView]:
     """All gaps, page by page."""
-    found, after = [], None
+    found: list[GapView] = []
+    after = None
     while True:
         page = await read_gaps(store, wanted, limit, after)
         assert len(page.items) >= min(1, len(found))
@@ -128,7 +129,7 @@ async def test_a_gap_gets_the_job_that_the_gap_watch_would_make(store: StateStor
     rows, jobs = GapRows(store), JobService(store, kinds())
     for first, last in ((100, 199), (300, 399), (90_000, 90_099)):
         await rows.open(gap(first, last))
-    [first, second, far] = await rows.find()
+    [near, second, far] = await rows.find()
 
     made = await fill_gap(jobs, rows, second)
     assert (made.is_new, made.job.origin, made.job.type) == (True, GAP_WATCH, "gap_backfill")
@@ -136,13 +137,13 @@ async def test_a_gap_gets_the_job_that_the_gap_watch_would_make(store: StateStor
     assert (made.job.cursor.first_id, made.job.cursor.last_id) == (100, 399)
     assert [row.job_id for row in await rows.find()] == [made.job.id, made.job.id, ""]
 
-    again = await fill_gap(jobs, rows, await find_gap(store, first.id))
+    again = await fill_gap(jobs, rows, await find_gap(store, near.id))
     assert (again.is_new, again.job.id, again.job.state) == (False, made.job.id, "queued")
     # Also for one who read the gap before the job was noted there.
     again = await fill_gap(jobs, rows, second)
     assert (again.is_new, again.job.id) == (False, made.job.id)
     await jobs.pause(made.job.id)
-    again = await fill_gap(jobs, rows, await find_gap(store, first.id))
+    again = await fill_gap(jobs, rows, await find_gap(store, near.id))
     assert (again.job.id, again.job.status) == (made.job.id, "active")
     assert (await fill_gap(jobs, rows, far)).is_new
     assert len(await jobs.find()) == 2

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from penstock.api import fleet_examples
-from penstock.api.access import READ_ONLY
+from penstock.api.credentials import READ_ONLY
+from penstock.api.login import SessionView
 from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.observed_examples import observed
@@ -248,6 +249,7 @@ def answers(exchange: str) -> dict[str, Any]:
         "fillGap": work,
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
+        "showSession": SessionView(needed=True, scope="read"),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',
@@ -271,6 +273,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "login": {"token": {"token": "correct horse battery staple"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
         "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
@@ -343,6 +346,11 @@ _PROBLEMS = {
         title="Upgrade Required",
         status=426,
         detail="This is a WebSocket. Open it with a WebSocket client.",
+    ),
+    429: Problem(
+        title="Too Many Requests",
+        status=429,
+        detail="Too many wrong tokens from this address. Wait, then retry.",
     ),
     503: Problem(
         type="urn:penstock:store-unreachable",

@@ -1,6 +1,7 @@
 """Routes for one market as the console shows it: book, latest trades and candles."""
 
 from typing import Annotated
+from urllib.parse import parse_qsl, unquote
 
 from litestar import Response, get
 from litestar.params import FromPath
@@ -9,10 +10,10 @@ from msgspec.structs import replace
 
 from penstock.api.app_state import AppState, GivenState, json_answer
 from penstock.api.problems import AnyRequest, ProblemError
-from penstock.api.reading import Word, query_of
+from penstock.api.reading import Word, converted, query_of
 from penstock.coverage.gap_rows import GapRows
 from penstock.monitor.market_candles import CandleRange, shown_gaps
-from penstock.monitor.market_documents import CandleInterval
+from penstock.monitor.market_documents import CandleInterval, MarketDocument
 from penstock.monitor.market_feed import Watch
 from penstock.monitor.markets import Markets
 
@@ -47,6 +48,15 @@ async def shown(
     asked = query_of(request, MarketQuery)
     watch = Watch(exchange_id, symbol.removeprefix("/"), asked.interval)
     return json_answer(await _offered(app_state).document(watch))
+
+
+async def watched_market(app_state: AppState, rest: str) -> MarketDocument:
+    """Return what a viewer watches: ``EXCHANGE/SYMBOL``, perhaps with ``?interval=5s``."""
+    path, _, query = rest.partition("?")
+    exchange, _, symbol = path.partition("/")
+    asked = converted(parse_qsl(query, keep_blank_values=True), MarketQuery)
+    watch = Watch(exchange, unquote(symbol), asked.interval)
+    return await _offered(app_state).document(watch)
 
 
 @get("/market/candles")

@@ -15,6 +15,7 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    login,
     market,
     markets,
     monitoring,
@@ -28,8 +29,10 @@ from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, T
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.locks import LockOrder
+from penstock.api.login import Login, SessionView
 from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
+from penstock.api.observing import LogFilters
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     BreakerView,
@@ -53,6 +56,7 @@ from penstock.monitor.gaps import Gaps
 from penstock.monitor.limits import Limits
 from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
+from penstock.monitor.process_logs import LogPage
 from penstock.monitor.processes import Processes
 from penstock.monitor.storage import Storage
 
@@ -78,13 +82,20 @@ class Operation:
     streams: bool = False
     """Whether it can also respond with a stream of events."""
     of_api: bool = True
-    """Whether it is under the API's prefix and needs the token."""
+    """Whether it is under the API's prefix."""
+    open: bool = False
+    """Whether it needs no token even so."""
 
     @property
     def method(self) -> str:
         """The HTTP method, in lower case as in the description."""
         (method,) = self.route.http_methods
         return str(method).lower()
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether it needs a token or a session, if the server has tokens."""
+        return self.of_api and not self.open
 
     @property
     def tag(self) -> str:
@@ -256,6 +267,13 @@ OPERATIONS = (
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
     Operation(
+        route=observing.logged,
+        id="listLogs",
+        query=LogFilters,
+        answers=LogPage,
+        refusals=(422,),
+    ),
+    Operation(
         route=coverage.mapped,
         id="showCoverageMap",
         query=MapQuery,
@@ -271,10 +289,28 @@ OPERATIONS = (
         status=(200, 201),
         refusals=(404, 409, *_BODY),
     ),
+    Operation(route=login.shown, id="showSession", answers=SessionView, open=True),
+    Operation(
+        route=login.begun,
+        id="login",
+        body=Login,
+        answers=None,
+        status=(204,),
+        open=True,
+        refusals=(401, 403, 429, *_BODY),
+    ),
+    Operation(
+        route=login.ended, id="logout", answers=None, status=(204,), open=True, refusals=(403,)
+    ),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(
-        route=health.metrics, id="metrics", answers=str, media_type="text/plain", of_api=False
+        route=health.metrics,
+        id="metrics",
+        answers=str,
+        media_type="text/plain",
+        of_api=False,
+        open=True,
     ),
 )
 """All operations except the one that returns the description itself."""

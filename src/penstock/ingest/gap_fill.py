@@ -7,7 +7,7 @@ from penstock.coverage.model import GapRow
 from penstock.errors import GapNotFillable, MissingExtra, PenstockError, UnknownExchange
 from penstock.exchanges import registry
 from penstock.ingest.candle_jobs import GAP_BACKFILL
-from penstock.ingest.gap_watch import GapBatch, batches, create_job, new_job, page_size
+from penstock.ingest.gap_watch import GapBatch, GapJob, batches, create_job, new_job, page_size
 from penstock.ingest.id_ranges import IdRange
 from penstock.jobs.model import Job
 from penstock.jobs.service import JobService
@@ -61,7 +61,7 @@ async def fill_gap(job_service: JobService, gaps: GapRows, gap: GapRow) -> Filli
     for row in rows:
         if row.job_id in live and row.first <= gap.last and gap.first <= row.last:
             return Filling(await _hastened(job_service, live[row.job_id]), is_new=False)
-    made = []
+    made: list[GapJob] = []
     for batch in batches(rows, live, page_size(gap.stream, gap.by)):
         is_wanted = batch.ids.first <= gap.last and gap.first <= batch.ids.last
         new = new_job(batch) if is_wanted and len(made) < _MOST_JOBS else None

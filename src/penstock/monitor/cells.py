@@ -20,11 +20,11 @@ class Columns(NamedTuple):
 
     from_ms: int
     step_ms: int
-    count: int
+    size: int
 
     @property
     def until_ms(self) -> int:
-        return self.from_ms + self.count * self.step_ms
+        return self.from_ms + self.size * self.step_ms
 
 
 class Row(NamedTuple):
@@ -43,8 +43,8 @@ def row_of(intervals: Iterable[Interval], columns: Columns) -> Row:
     """The row of a series; see ``MapSeries.cells`` for the characters."""
     spans = list(_spans(intervals))
     if not spans:
-        return Row("." * columns.count, None)
-    touched = _Touched(*(bytearray(columns.count) for _ in range(4)))
+        return Row("." * columns.size, None)
+    touched = _Touched(*(bytearray(columns.size) for _ in range(4)))
     for span in spans:
         _mark(touched, span, columns)
     held = _lengths(_joined(span for span in spans if span[2] in _HELD), columns)
@@ -101,7 +101,7 @@ def _mark(touched: _Touched, span: _Span, columns: Columns) -> None:
     since_ms, until_ms, state = span
     first = max(0, (since_ms - columns.from_ms) // columns.step_ms)
     last = (max(since_ms, until_ms - 1) - columns.from_ms) // columns.step_ms
-    last = min(columns.count - 1, last)
+    last = min(columns.size - 1, last)
     if first <= last:
         getattr(touched, state)[first : last + 1] = b"\x01" * (last + 1 - first)
 
@@ -120,7 +120,7 @@ def _joined(spans: Iterable[_Span]) -> list[tuple[int, int]]:
 
 def _lengths(times: Sequence[tuple[int, int]], columns: Columns) -> list[int]:
     """How much of each column disjoint times cover, in milliseconds."""
-    lengths = [0] * columns.count
+    lengths = [0] * columns.size
     from_ms, step_ms = columns.from_ms, columns.step_ms
     for since_ms, until_ms in times:
         since_ms, until_ms = max(since_ms, from_ms), min(until_ms, columns.until_ms)  # noqa: PLW2901

@@ -60,7 +60,7 @@ async def read_map(
     return CoverageMap(
         from_ms=columns.from_ms,
         step_ms=columns.step_ms,
-        columns=columns.count,
+        columns=columns.size,
         series=series,
         more=key_of(page.last) if page.last is not None else None,
     )

@@ -27,6 +27,17 @@ class LogSetBack(Fact, frozen=True, kw_only=True):
     streams: int
 
 
+class LogsNotKept(Fact, frozen=True, kw_only=True):
+    """The log lines of a process cannot be written to its file; the lines are lost there.
+
+    It is retried with every line, and the process continues. Logged once until it succeeds.
+    """
+
+    level: ClassVar[Level] = "warning"
+    process: str
+    reason: str
+
+
 class LogTrimmed(Fact, frozen=True, kw_only=True):
     """Sealed records were deleted from a slot of the log."""
 

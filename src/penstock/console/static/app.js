@@ -27,6 +27,7 @@ import { onTheme, toggleTheme } from "./theme.js";
  * @property {URLSearchParams} query
  * @property {typeof api} api
  * @property {() => number} now  the server's clock, in epoch milliseconds
+ * @property {() => boolean} isLive  false: what is shown may be old
  * @property {boolean} control  false: this session may not change anything
  * @property {(path: string, options?: {replace?: boolean}) => void} navigate
  * @property {(changes: Record<string, string | null>) => void} setQuery  keeps filters in the address
@@ -204,6 +205,7 @@ async function show() {
     query: new URLSearchParams(location.search),
     api,
     now: () => live.now(),
+    isLive: () => live.state.live,
     control: session.scope === "control",
     navigate,
     setQuery,

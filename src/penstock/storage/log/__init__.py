@@ -369,11 +369,6 @@ class EventLog(Protocol):
     def reader(self) -> LogReader: ...
 
 
-def is_slot_name(name: str) -> bool:
-    """Whether a slot may have this name: it becomes the name of a folder and of a file."""
-    return bool(name) and name.isascii() and all(c.isalnum() or c in "-_" for c in name)
-
-
 class _Backend(Protocol):
     def open_url(self, rest: str) -> EventLog: ...
 

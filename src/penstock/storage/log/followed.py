@@ -25,7 +25,7 @@ class LogFollower(Protocol):
     def follow(self, stream: Stream, since_ns: int) -> None:
         """Follow a stream from now on, beginning with what was received since a time.
 
-        It may begin up to a second earlier.
+        It may begin earlier, with all that was received in the same second or written at once.
         """
         ...
 

@@ -26,7 +26,7 @@ from rocksdict import AccessType, Checkpoint, Rdict, WriteBatch, WriteOptions
 
 from penstock.errors import ConfigError, LogDamaged, SlotInUse, StorageError
 from penstock.files import make_folder, replace_file
-from penstock.storage.log import is_slot_name, keys
+from penstock.storage.log import keys
 from penstock.storage.log.checks import check_files
 from penstock.storage.log.damage import REPAIRED, TABLES, WALS, finish_repair, place_text
 from penstock.storage.log.failures import as_storage_error, failures_named
@@ -82,7 +82,7 @@ class RocksLog:
         self._folder = root / "log"
 
     def writer(self, slot: str, *, briefly: bool = False) -> SlotWriter:
-        if not is_slot_name(slot):
+        if not keys.is_slot_name(slot):
             raise ConfigError(
                 slot, problem="a slot's name is letters, digits, - and _.", origin="log slot"
             )
@@ -398,5 +398,5 @@ def slots_in(folder: Path) -> Iterator[str]:
     for slot in folder.glob("*/"):
         name = slot.name.removesuffix(REPAIRED)
         holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))
-        if is_slot_name(name) and holds:
+        if keys.is_slot_name(name) and holds:
             yield name

@@ -152,8 +152,10 @@ function factsPart(ctx) {
       h("div", {}, h("dt", {}, "Last message"), h("dd", {}, last))),
     /** @param {any} now */
     update(now) {
-      setBadge(state, now.badge, undefined, now.why ?? "");
-      setText(why, now.why ?? "");
+      // Without updates nobody knows whether the book still is what it was.
+      const isKnown = ctx.isLive();
+      setBadge(state, isKnown ? now.badge : "not live", isKnown ? undefined : "off", now.why ?? "");
+      setText(why, (isKnown && now.why) || "");
       setText(number, now.sequence === null ? "–" : String(now.sequence));
       for (const [name] of names) setText(values[name], decimal(now[name]));
       setTime(last, now.last_ms, ago(now.last_ms, ctx.now()));

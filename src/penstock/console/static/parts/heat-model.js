@@ -47,10 +47,10 @@ export function wordsOfCell(mark) {
  */
 export function layoutOf(width, columns, rows) {
   const isNarrow = width < 640;
-  const left = isNarrow ? 112 : 208;
+  const left = isNarrow ? 104 : 208;
   const right = isNarrow ? 0 : 60;
   return {
-    left, right: width - right, top: HEAD, rowHeight: 20, rows, columns,
+    left, right: width - right, top: HEAD, rowHeight: isNarrow ? 34 : 20, rows, columns,
     cellWidth: columns ? Math.max(1, (width - left - right) / columns) : 1,
   };
 }

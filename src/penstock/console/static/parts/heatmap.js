@@ -99,7 +99,7 @@ export function heatmap({ open, back }) {
   /** @param {KeyboardEvent} event */
   function onKey(event) {
     const from = cursor ?? { row: 0, column: data.columns - 1 };
-    const to = data.series.length ? moved(layout(), from, event.key, Math.floor(scroller.clientHeight / 20) - 2) : null;
+    const to = data.series.length ? moved(layout(), from, event.key, Math.floor(scroller.clientHeight / layout().rowHeight) - 2) : null;
     if (to) setCursor(to);
     else if (event.key === "Enter" && cursor) open(data.series[cursor.row], cursor.column);
     else if (event.key === "Escape") back();
@@ -109,6 +109,7 @@ export function heatmap({ open, back }) {
 
   const draw = frame(() => {
     const place = layout();
+    tall.style.height = `${HEAD + place.rows * place.rowHeight + 4}px`;
     const height = Math.min(scroller.clientHeight || 400, HEAD + place.rows * place.rowHeight + 4);
     canvas.style.height = `${height}px`;
     if (!isVisible) return;
@@ -144,9 +145,12 @@ export function heatmap({ open, back }) {
     const room = place.left - 10;
     pen.textAlign = "left";
     pen.fillStyle = colour(isSelected ? "--accent" : "--text");
-    const used = fit(pen, one.symbol, 4, middle, room * 0.62);
+    const isTall = place.rowHeight > 30;
+    const used = fit(pen, one.symbol, 4, isTall ? middle - 7 : middle, isTall ? room : room * 0.62);
     pen.fillStyle = colour("--muted");
-    fit(pen, place.left > 150 ? `${one.exchange} ${one.channel}` : one.exchange, 4 + used + 8, middle, room - used - 10);
+    const rest = `${one.exchange} ${one.channel}`;
+    if (isTall) fit(pen, rest, 4, middle + 8, room);
+    else fit(pen, rest, 4 + used + 8, middle, room - used - 10);
     for (let column = 0; column < place.columns; column += 1) {
       drawCell(pen, boxOf(place, { row, column }, top), one.cells[column] ?? ".");
     }
@@ -196,7 +200,6 @@ export function heatmap({ open, back }) {
       hovered = null;
       tip.hidden = true;
       if (cursor && (cursor.row >= data.series.length || cursor.column >= data.columns)) cursor = null;
-      tall.style.height = `${HEAD + data.series.length * 20 + 4}px`;
       scroller.dataset.rows = String(data.series.length);
       scroller.dataset.columns = String(data.columns);
       draw();

@@ -40,7 +40,7 @@ export function holes(ctx, { scope, words }) {
     },
   });
   const list = table({
-    name: "gaps", label: "Holes", filter: false,
+    name: "gaps", label: "Holes", filter: false, cards: true,
     key: (/** @type {any} */ gap) => gap.id,
     props: (gap) => ({ "data-gap-id": gap.id, "data-gap-state": shownState(gap, made) }),
     sort: { column: "since", direction: -1 },
@@ -53,7 +53,7 @@ export function holes(ctx, { scope, words }) {
         },
       },
       {
-        name: "since", title: "From (UTC)", value: (gap) => gap.since_ms ?? gap.opened_ms,
+        name: "since", title: "From (UTC)", wide: true, value: (gap) => gap.since_ms ?? gap.opened_ms,
         paint: (cell, gap) => {
           if (!(cell.firstChild instanceof HTMLTimeElement)) replace(cell, time(null));
           setTime(/** @type {HTMLTimeElement} */ (cell.firstChild), gap.since_ms ?? gap.opened_ms);
@@ -74,13 +74,13 @@ export function holes(ctx, { scope, words }) {
       },
       { name: "origin", title: "Whose", value: (gap) => gap.origin, text: (gap) => ORIGINS[gap.origin] ?? gap.origin },
       {
-        name: "reason", title: "Why", value: (gap) => gap.reason || gap.cause,
+        name: "reason", title: "Why", wide: true, value: (gap) => gap.reason || gap.cause,
         paint: (cell, gap) => {
           if (!cell.firstChild) cell.append(h("span", { class: "reason" }));
           setText(/** @type {Element} */ (cell.firstChild), reasonOf(gap));
         },
       },
-      { name: "action", title: "", sortable: false, value: () => null, paint: paintAction },
+      { name: "action", title: "", wide: true, sortable: false, value: () => null, paint: paintAction },
     ],
   });
   const element = card({ title: "Holes", sub: where, name: "gaps", tools: [states.element] }, list.element, more);
@@ -89,8 +89,8 @@ export function holes(ctx, { scope, words }) {
   function paintAction(cell, gap) {
     const job = gap.job_id || made.get(gap.id);
     const want = job ? `job ${job}` : gap.fillable ? "fill" : "none";
-    if (cell.dataset.action === want) return;
-    cell.dataset.action = want;
+    if (cell.dataset.shown === want) return;
+    cell.dataset.shown = want;
     if (job) replace(cell, h("a", { href: path("jobs", job), "data-job-id": job }, "Show its job"));
     else if (gap.fillable) replace(cell, h("button", { type: "button", class: "button small", "data-action": "fill", "data-control": true, onclick: (/** @type {MouseEvent} */ event) => fill(gap, event) }, "Fill"));
     else replace(cell);

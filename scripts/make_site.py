@@ -63,7 +63,7 @@ def pages() -> dict[str, Page]:
     made[API_PAGE] = Page(API_PAGE, api_reference(document()), DOCS / API_PAGE)
     places = {page.source.resolve(): name for name, page in made.items()}
     for page in made.values():
-        _render(page, places)
+        render(page, places)
     return made
 
 
@@ -96,7 +96,8 @@ def _page_of(link: str) -> str:
     return link.removeprefix("../").lower() if link.startswith("../") else link
 
 
-def _render(page: Page, places: Mapping[Path, str]) -> None:
+def render(page: Page, places: Mapping[Path, str]) -> None:
+    """Make the HTML of a page, and note its headings and links; ``places`` are all pages."""
     reader = MarkdownIt("commonmark", {"html": False, "highlight": _coloured})
     reader.enable(["table", "strikethrough"])
     tokens = reader.parse(page.text)
@@ -181,7 +182,7 @@ def search_index(made: Mapping[str, Page]) -> str:
         text = re.sub(r"^```.*?$", "", page.text, flags=re.M)
         parts = re.split(r"^#{1,4} .*$", text, flags=re.M)[1:]
         for (_, anchor, words), part in zip(page.headings, parts, strict=False):
-            said = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*|#]", r"\1", part)
+            said = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*|#]|-{3,}", r"\1", part)
             rows.append([f"{page.address}#{anchor}", page.title, words, " ".join(said.split())])
     return f"window.sections = {json.dumps(rows, ensure_ascii=False)};\n"
 

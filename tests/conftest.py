@@ -1,6 +1,7 @@
 """What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -11,13 +12,15 @@ from hypothesis import HealthCheck, settings
 from tests import servers
 from tests.libraries import read_libraries_from_files
 
+from penstock.telemetry.logs import ToStderr
+
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
     "penstock",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     print_blob=True,
-    max_examples=50,
+    max_examples=25,
 )
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
@@ -58,6 +61,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_logging_from_before() -> Iterator[None]:
+    """A command that a test ran in this process configured logging; others keep no log files."""
+    yield
+    root = logging.getLogger()
+    root.handlers[:] = [each for each in root.handlers if not isinstance(each, ToStderr)]
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import pytest
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -19,6 +20,7 @@ from penstock.api import (
     live,
     locks,
     login,
+    market,
     markets,
     monitoring,
     observing,
@@ -36,7 +38,8 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
         *login.ROUTES, *live.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -19,6 +20,7 @@ from penstock.api import (
     live,
     locks,
     login,
+    market,
     markets,
     monitoring,
     observing,
@@ -77,8 +79,8 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
         return listener
 
     modules = (
-        connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
-        login, live,
+        connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
+        observing, coverage, login, live,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(

@@ -8,6 +8,7 @@ from penstock.api import fleet_examples
 from penstock.api.credentials import READ_ONLY
 from penstock.api.live_hub import Update
 from penstock.api.login import SessionView
+from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
@@ -242,9 +243,11 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
+        **market_answers(exchange),
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        "fillGap": work,
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
         "showSession": SessionView(needed=True, scope="read"),
@@ -274,6 +277,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
         "login": {"token": {"token": "correct horse battery staple"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
+        "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},

@@ -8,6 +8,8 @@ from litestar.exceptions import HTTPException
 from penstock.api.app_state import AppState
 from penstock.api.jobs import job_summary
 from penstock.api.live_feeds import Feed, ReadFailed
+from penstock.api.market import watched_market
+from penstock.api.observing import newest_logs
 from penstock.api.problems import logged_crash
 from penstock.api.topics import Topic, TopicFamily
 from penstock.errors import PenstockError
@@ -21,6 +23,10 @@ TOPICS: dict[str, Topic | TopicFamily] = {
     "connections": Topic(1.0, lambda state: connections(state.store)),
     "limits": Topic(1.0, lambda state: limits(state.store, state.connectors)),
     "jobs": Topic(1.0, job_summary),
+    "logs": Topic(1.0, newest_logs),
+    "coverage": Topic(2.0, lambda state: state.monitor.gap_counts(state.store)),
+    "storage": Topic(5.0, lambda state: state.monitor.storage(state.store)),
+    "market/": TopicFamily(0.1, watched_market),
 }
 
 

@@ -5,12 +5,21 @@ from typing import Any
 from penstock.connectors.stops import Refusal
 from penstock.monitor.connections import Connections, ConnectionView, EventView
 from penstock.monitor.limits import BreakerState, ExchangeLimits, Limits, LimitView
+from penstock.monitor.process_logs import LogLine, LogPage
 from penstock.resilience.breaker import Transition
 
 
 def observed(exchange: str, at_ms: int) -> dict[str, Any]:
     """Return examples of responses, by operation."""
+    line = LogLine(
+        at_ms=at_ms,
+        level="warning",
+        process=f"collect-{exchange}",
+        event="ConnectionLost",
+        fields={"exchange": exchange, "reason": "silent for 60 s"},
+    )
     return {
+        "listLogs": LogPage(items=[line], next=None),
         "listConnections": _connections(exchange, at_ms),
         "showLimits": _limits(exchange, at_ms),
     }

@@ -9,6 +9,7 @@ from msgspec import Struct
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
@@ -16,6 +17,7 @@ from penstock.api import (
     live,
     locks,
     login,
+    market,
     markets,
     monitoring,
     observing,
@@ -23,13 +25,16 @@ from penstock.api import (
 )
 from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
+from penstock.api.coverage import GapOrder, GapQuery, MapQuery
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
 from penstock.api.live_hub import Update
 from penstock.api.locks import LockOrder
 from penstock.api.login import Login, SessionView
+from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
+from penstock.api.observing import LogFilters
 from penstock.api.ticks import TickFilters, TickQuery
 from penstock.api.views import (
     BreakerView,
@@ -45,11 +50,17 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.collected import Collected
 from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
+from penstock.monitor.coverage_map import CoverageMap
+from penstock.monitor.gaps import Gaps
 from penstock.monitor.limits import Limits
+from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
+from penstock.monitor.process_logs import LogPage
 from penstock.monitor.processes import Processes
+from penstock.monitor.storage import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,13 +245,52 @@ OPERATIONS = (
             ("Coverage", data.coverage, CoverageQuery),
         )
     ),
+    Operation(
+        route=market.charted,
+        id="chartMarket",
+        query=ChartQuery,
+        answers=CandlesDocument,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=market.shown,
+        id="showMarket",
+        query=MarketQuery,
+        answers=MarketDocument,
+        refusals=(404, 422),
+    ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
     Operation(route=fleet.overview, id="showOverview", answers=Overview),
     Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.storage, id="showStorage", answers=Storage),
+    Operation(route=fleet.collected, id="listCollected", answers=Collected),
     Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
+    Operation(
+        route=observing.logged,
+        id="listLogs",
+        query=LogFilters,
+        answers=LogPage,
+        refusals=(422,),
+    ),
+    Operation(
+        route=coverage.mapped,
+        id="showCoverageMap",
+        query=MapQuery,
+        answers=CoverageMap,
+        refusals=(422,),
+    ),
+    Operation(route=coverage.gaps, id="listGaps", query=GapQuery, answers=Gaps, refusals=(422,)),
+    Operation(
+        route=coverage.filled,
+        id="fillGap",
+        body=GapOrder,
+        answers=JobView,
+        status=(200, 201),
+        refusals=(404, 409, *_BODY),
+    ),
     Operation(route=login.shown, id="showSession", answers=SessionView, open=True),
     Operation(
         route=login.begun,

@@ -121,9 +121,9 @@ def _short(status: ProcessStatus) -> ProcessStatus:
         problems=status.problems[:1],
         children=[],
         published={},
+        exchanges=[],
         connections=[],
         gates={},
-        exchanges=[],
     )
 
 

@@ -3,8 +3,8 @@
 // history of one job (job.js).
 //
 // Hooks: [data-choice=jobs] button[data-value=all|running|waiting|failed|paused], [data-table=jobs]
-// tr[data-job-id][data-state][data-status] td[data-field] job, market, state, progress, rows, cursor,
-// resumed, left, error, actions; button[data-action=pause|resume|run]; [data-field=jobs-running],
+// tr[data-job-id][data-state][data-status] td[data-field] job, market, state, progress (with
+// [data-field=cursor] and [data-field=resumed]), rows, left, error, actions; button[data-action=pause|resume|run]; [data-field=jobs-running],
 // jobs-waiting, jobs-failed, jobs-paused; [data-progress] in a progress cell has the share, or "".
 
 import { compact, count, duration, percent, rate, setTime, time, UNKNOWN, utc } from "../format.js";
@@ -12,12 +12,12 @@ import { badge, setBadge } from "../parts/badge.js";
 import { card, chooser, stat } from "../parts/card.js";
 import { h, replace, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
+import { actionButtons, jobActions } from "../parts/job-actions.js";
+import { cursorOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "../parts/job-facts.js";
+import { mountJob } from "../parts/job-history.js";
 import { errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
 import { path } from "../router.js";
-import { mountJob } from "./job.js";
-import { actionButtons, jobActions } from "./job_actions.js";
-import { cursorOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "./job_facts.js";
 
 export const title = (/** @type {Record<string, string>} */ params) => (params.id ? "Job" : "Jobs");
 export const topics = ["jobs"];
@@ -60,8 +60,7 @@ function mountList(root, ctx) {
     options: Object.keys(CHOICES).map((value) => ({ value, text: value[0].toUpperCase() + value.slice(1) })),
     change: (value) => {
       choice = value;
-      const query = value === "all" ? "" : `?state=${value}`;
-      history.replaceState(null, "", path("jobs") + query);
+      ctx.setQuery({ state: value === "all" ? null : value });
       show();
     },
   });
@@ -128,7 +127,7 @@ function mountList(root, ctx) {
 /**
  * @param {import("../app.js").Context} ctx
  * @param {HTMLElement} chosen
- * @param {(job: any, action: import("./job_actions.js").Action) => void} act
+ * @param {(job: any, action: import("../parts/job-actions.js").Action) => void} act
  * @param {(id: string) => boolean} isBusy
  */
 function jobTable(ctx, chosen, act, isBusy) {
@@ -138,43 +137,39 @@ function jobTable(ctx, chosen, act, isBusy) {
     key: (/** @type {any} */ job) => job.id,
     props: (job) => ({ "data-job-id": job.id, "data-state": job.state, "data-status": job.status }),
     tools: [chosen],
+    rowHeight: 54,
     open: (job) => ctx.navigate(path("jobs", job.id)),
     empty: {
       title: "No jobs here",
       text: "Make one, for example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2025-01-01, and let a worker run it: penstock work",
     },
     columns: [
-      { name: "job", title: "Job", value: (job) => `${job.type} ${job.timeframe ?? ""}`, paint: paintJob },
-      { name: "market", title: "Market", value: (job) => `${job.exchange_id} ${job.symbol ?? ""}`, paint: paintMarket, text: (job) => `${job.exchange_id} ${job.symbol ?? ""}` },
+      { name: "job", title: "Job", value: (job) => `${job.type} ${job.timeframe ?? ""}`, paint: (cell, job) => paintLines(cell, job.type, job.timeframe ?? "", path("jobs", job.id)) },
+      { name: "market", title: "Market", value: (job) => `${job.symbol ?? ""} ${job.exchange_id}`, paint: (cell, job) => paintLines(cell, job.symbol ?? "all markets", job.exchange_id) },
       { name: "state", title: "State", value: (job) => stateOf(job).text, paint: paintState },
-      { name: "progress", title: "Progress", value: shareOf, text: (job) => percent(shareOf(job)), paint: paintProgress },
-      { name: "rows", title: "Rows", numeric: true, value: (job) => job.progress?.rows, text: (job) => count(job.progress?.rows), hint: "Records it has stored" },
-      { name: "rate", title: "Rows/s", numeric: true, minor: true, value: (job) => speedOf(job).rowsPerS, text: (job) => (job.state === "running" ? rate(speedOf(job).rowsPerS) : UNKNOWN) },
-      { name: "cursor", title: "Cursor", minor: true, value: cursorOf, hint: "Everything before it is on disk" },
-      {
-        name: "resumed", title: "Resumed", numeric: true, minor: true, value: (job) => job.progress?.resumptions ?? 0,
-        text: (job) => (job.progress?.resumptions ? `${count(job.progress.resumptions)} ×` : UNKNOWN), hint: "How often it continued in the middle",
-      },
-      { name: "left", title: "Time left", numeric: true, value: (job) => speedOf(job).leftMs, text: (job) => leftOf(job, ctx.now()), paint: (cell, job) => paintLeft(cell, job, ctx.now()) },
+      { name: "progress", title: "Progress", value: shareOf, text: (job) => `${percent(shareOf(job))} ${cursorOf(job)}`, hint: "Everything before the cursor is on disk", paint: paintProgress },
+      { name: "rows", title: "Rows", numeric: true, value: (job) => job.progress?.rows, text: (job) => count(job.progress?.rows), hint: "Records it has stored", paint: paintRows },
+      { name: "left", title: "Time left", hint: "Of a job that runs; of others, the time until it runs", numeric: true, value: (job) => speedOf(job).leftMs, text: (job) => leftOf(job, ctx.now()), paint: (cell, job) => paintLeft(cell, job, ctx.now()) },
       { name: "error", title: "Last error", value: reasonOf, paint: paintError },
       { name: "actions", title: "", sortable: false, value: () => null, text: () => "", paint: (cell, job) => paintActions(cell, job, act, isBusy(job.id)) },
     ],
   });
 }
 
-/** @param {HTMLTableCellElement} cell @param {any} job */
-function paintJob(cell, job) {
-  if (!cell.firstChild) cell.append(h("a", { class: "row-link", href: path("jobs", job.id) }, ""), h("span", { class: "muted after" }));
-  setText(/** @type {Element} */ (cell.firstElementChild), job.type);
-  setText(/** @type {Element} */ (cell.lastElementChild), job.timeframe ?? "");
+/** @param {HTMLTableCellElement} cell @param {string} first @param {string} second @param {string} [href] */
+function paintLines(cell, first, second, href) {
+  if (!cell.firstChild) cell.append(href ? h("a", { class: "row-link clip", href }) : h("strong", { class: "clip" }), h("span", { class: "second" }));
+  setText(/** @type {Element} */ (cell.firstElementChild), first);
+  setText(/** @type {Element} */ (cell.lastElementChild), second);
+  setAttribute(cell, "title", `${first} ${second}`);
 }
 
 /** @param {HTMLTableCellElement} cell @param {any} job */
-function paintMarket(cell, job) {
-  if (!cell.firstChild) cell.append(h("span", { class: "muted before" }), h("strong", { class: "clip" }));
-  setText(/** @type {Element} */ (cell.firstElementChild), job.exchange_id);
-  setText(/** @type {Element} */ (cell.lastElementChild), job.symbol ?? "");
-  setAttribute(cell, "title", job.symbol);
+function paintRows(cell, job) {
+  if (!cell.firstChild) cell.append(h("span", {}), h("span", { class: "second" }));
+  setText(/** @type {Element} */ (cell.firstElementChild), count(job.progress?.rows));
+  const speed = job.state === "running" ? speedOf(job).rowsPerS : null;
+  setText(/** @type {Element} */ (cell.lastElementChild), speed === null ? "" : `${rate(speed)}/s`);
 }
 
 /** @param {HTMLTableCellElement} cell @param {any} job */
@@ -194,13 +189,18 @@ function paintProgress(cell, job) {
   if (!bar) {
     bar = gauge({ label: `Progress of ${job.type} ${job.symbol ?? job.exchange_id}` });
     bars.set(cell, bar);
-    cell.append(h("div", { class: "progress" }, bar.element, h("span", {})));
+    cell.append(h("div", { class: "progress" }, bar.element, h("span", {})),
+      h("span", { class: "second" }, h("span", { "data-field": "cursor" }), h("span", { "data-field": "resumed" })));
   }
   const share = shareOf(job);
   const words = /** @type {Element} */ (cell.firstElementChild?.lastElementChild);
   bar.element.hidden = share === null;
   bar.update({ value: share, limit: 1, text: percent(share), kind: job.state === "failed" ? "bad" : job.status === "paused" ? "off" : "ok" });
   setText(words, share === null ? (job.schedule ? `every ${duration(job.schedule.interval_ms)}` : UNKNOWN) : percent(share));
+  const [cursor, resumed] = /** @type {Element} */ (cell.lastElementChild).children;
+  const times = job.progress?.resumptions ?? 0;
+  setText(cursor, cursorOf(job));
+  setText(resumed, times ? `resumed ${count(times)} ×` : "");
   setAttribute(/** @type {Element} */ (cell.firstElementChild), "data-progress", share === null ? "" : String(share));
 }
 
@@ -222,7 +222,7 @@ function paintError(cell, job) {
 /**
  * @param {HTMLTableCellElement} cell
  * @param {any} job
- * @param {(job: any, action: import("./job_actions.js").Action) => void} act
+ * @param {(job: any, action: import("../parts/job-actions.js").Action) => void} act
  * @param {boolean} isBusy
  */
 function paintActions(cell, job, act, isBusy) {

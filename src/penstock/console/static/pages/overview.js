@@ -26,8 +26,9 @@ const BACKUP_OLD_MS = 36 * 3_600_000;
  * @param {import("../app.js").Context} ctx
  */
 export function mount(root, ctx) {
+  const small = sparkline({ label: "Messages per second over the last ten minutes", height: 52 });
   const stats = {
-    messages: stat({ name: "messages_per_s", title: "Messages" }),
+    messages: stat({ name: "messages_per_s", title: "Messages", extra: small.element }),
     lag: stat({ name: "lag_ms", title: "Slowest lag", hint: "From the exchange's time to ours, of the exchange with the longest" }),
     gaps: stat({ name: "gaps_open", title: "Open gaps", href: path("coverage") }),
     days: stat({ name: "days_left", title: "Disk", href: path("storage"), hint: "Until the disk is full at the present growth" }),
@@ -37,7 +38,7 @@ export function mount(root, ctx) {
   };
   const line = sparkline({ label: "Messages per second over the last ten minutes", height: 150, axis: true });
   const exchanges = exchangeTable(ctx);
-  const alerts = h("ul", { class: "alerts" });
+  const alerts = h("ul", { class: "alerts", tabindex: 0, "aria-label": "Alerts" });
   const disk = diskPart();
   const content = h("div", { class: "stack", hidden: true },
     h("div", { class: "stats" }, ...Object.values(stats).map((one) => one.element)),
@@ -68,12 +69,13 @@ export function mount(root, ctx) {
     stats.gaps.update({ value: count(totals.gaps_open), note: totals.gaps_open ? "see where and why" : "nothing is missing", kind: totals.gaps_open ? "warning" : "" });
     const days = space?.days_left ?? null;
     stats.days.update({
-      value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: "days left", note: `${bytes(space?.free_bytes)} free`,
+      value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left",
+      note: space ? `${bytes(space.free_bytes)} free` : "not measured yet",
       kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "",
     });
     stats.backup.update(backupStat(backup, ctx.now()));
-    stats.jobs.update({ value: count(totals.jobs_running), note: totals.jobs_failed ? `${count(totals.jobs_failed)} failed` : "none failed", kind: totals.jobs_failed ? "bad" : "" });
-    stats.processes.update({ value: count(totals.processes), note: totals.processes_failed ? `${count(totals.processes_failed)} failed` : "all well", kind: totals.processes_failed ? "bad" : "" });
+    stats.jobs.update({ value: count(totals.jobs_running), note: totals.jobs_failed ? `${count(totals.jobs_failed)} failed` : "none failed", noteKind: totals.jobs_failed ? "bad" : "" });
+    stats.processes.update({ value: count(totals.processes), note: totals.processes_failed ? `${count(totals.processes_failed)} failed` : totals.processes ? "all well" : "none running", noteKind: totals.processes_failed ? "bad" : "" });
   }
 
   /** @param {any[]} items */
@@ -100,6 +102,7 @@ export function mount(root, ctx) {
       showStats(now);
       exchanges.update(now.exchanges);
       line.update(now.rates);
+      small.update(now.rates);
       showAlerts(now.alerts ?? []);
       disk.update(now, ctx.now());
     },
@@ -110,6 +113,7 @@ export function mount(root, ctx) {
     },
     unmount() {
       line.unmount();
+      small.unmount();
       exchanges.unmount();
     },
   };
@@ -137,6 +141,7 @@ function exchangeTable(ctx) {
     name: "exchanges",
     label: "Exchanges",
     filter: false,
+    cards: true,
     key: (/** @type {any} */ one) => one.exchange,
     props: (one) => ({ "data-light": one.light }),
     sort: { column: "exchange", direction: 1 },

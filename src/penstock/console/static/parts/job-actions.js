@@ -6,13 +6,13 @@
 // `changed(job)` gets the document that the store has now. Pausing and resuming offer the opposite
 // in the message, so nothing asks "are you sure" for what can be undone by one click.
 
-import { h } from "../parts/dom.js";
-import { actionsOf } from "./job_facts.js";
+import { h } from "./dom.js";
+import { actionsOf } from "./job-facts.js";
 
 const WORDS = {
   pause: { button: "Pause", done: "is paused", hint: "A worker stops it at the end of its page; it continues there later" },
   resume: { button: "Resume", done: "may run again", hint: "Continues from its cursor" },
-  run: { button: "Run now", done: "runs before all others", hint: "Makes it due at once, before all others" },
+  run: { button: "Run", done: "runs before all others", hint: "Makes it due at once, before all others" },
 };
 const UNDO = /** @type {Record<string, "pause" | "resume">} */ ({ pause: "resume", resume: "pause" });
 

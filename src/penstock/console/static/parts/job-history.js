@@ -5,14 +5,14 @@
 // worker, error; button[data-action]; [data-card=history] li[data-event=WHAT].
 
 import { ago, count, duration, percent, rate, time, UNKNOWN, utc } from "../format.js";
-import { badge, setBadge } from "../parts/badge.js";
-import { card, stat } from "../parts/card.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
-import { gauge } from "../parts/gauge.js";
-import { emptyState, errorState, skeleton } from "../parts/states.js";
 import { path } from "../router.js";
-import { actionButtons, jobActions } from "./job_actions.js";
-import { cursorOf, eventOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "./job_facts.js";
+import { badge, setBadge } from "./badge.js";
+import { card, stat } from "./card.js";
+import { h, replace, setAttribute, setText } from "./dom.js";
+import { gauge } from "./gauge.js";
+import { actionButtons, jobActions } from "./job-actions.js";
+import { cursorOf, eventOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "./job-facts.js";
+import { emptyState, errorState, skeleton } from "./states.js";
 
 /**
  * @param {HTMLElement} root
@@ -28,7 +28,7 @@ export function mountJob(root, ctx) {
 
   const stats = {
     rows: stat({ name: "rows", title: "Rows stored" }),
-    left: stat({ name: "left", title: "Time left" }),
+    left: stat({ name: "left", title: "Time left, or until it runs" }),
     resumed: stat({ name: "resumed", title: "Resumed", hint: "How often it continued in the middle" }),
     runs: stat({ name: "runs", title: "Runs" }),
   };

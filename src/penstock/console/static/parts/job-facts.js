@@ -79,7 +79,7 @@ export function leftOf(job, now) {
     return leftMs === null ? UNKNOWN : duration(Math.max(1000, leftMs));
   }
   if (job.status !== "active" || ["failed", "success"].includes(job.state)) return UNKNOWN;
-  return job.next_run_at > now ? `runs ${ago(job.next_run_at, now)}` : "due";
+  return job.next_run_at > now ? ago(job.next_run_at, now) : "due";
 }
 
 /** @param {any} job @returns {string} */
@@ -89,21 +89,21 @@ export function cursorOf(job) {
   if (isNumber(cursor.to_id)) return isNumber(cursor.last_id) ? `id ${decimal(cursor.last_id)}` : `from id ${decimal(cursor.from_id ?? 1)}`;
   if (isNumber(cursor.first_id)) return `id ${decimal(cursor.first_id)}`;
   if (isNumber(cursor.next_id)) return `id ${decimal(cursor.next_id)}`;
-  if (isNumber(cursor.last_ts)) return utc(cursor.last_ts);
-  if (isNumber(cursor.since_ms)) return `from ${utc(cursor.since_ms)}`;
+  if (isNumber(cursor.last_ts)) return utc(cursor.last_ts).slice(0, 16);
+  if (isNumber(cursor.since_ms)) return `from ${utc(cursor.since_ms).slice(0, 16)}`;
   return cursor.page ? `page ${count(cursor.page)}` : "";
 }
 
-const STATES = /** @type {Record<string, {text: string, kind: import("../parts/badge.js").Kind}>} */ ({
+const STATES = /** @type {Record<string, {text: string, kind: import("./badge.js").Kind}>} */ ({
   running: { text: "running", kind: "ok" },
-  waiting_rate_limit: { text: "waiting for budget", kind: "warning" },
+  waiting_rate_limit: { text: "waiting", kind: "warning" },
   queued: { text: "queued", kind: "info" },
   idle: { text: "idle", kind: "off" },
   failed: { text: "failed", kind: "bad" },
   success: { text: "done", kind: "info" },
 });
 
-/** @param {any} job @returns {{text: string, kind: import("../parts/badge.js").Kind}} */
+/** @param {any} job @returns {{text: string, kind: import("./badge.js").Kind}} */
 export function stateOf(job) {
   if (job.state === "success") return STATES.success;
   // A worker parks a paused job at the end of its page: until then it still runs.
@@ -122,7 +122,7 @@ export function reasonOf(job) {
 export function actionsOf(job) {
   if (job.status === "deleted" || job.state === "success" || job.unknown_kind) return [];
   if (job.status === "paused") return ["resume"];
-  if (job.state === "failed") return ["resume", "run"];
+  if (job.state === "failed") return ["resume"];
   return job.state === "running" ? ["pause"] : ["pause", "run"];
 }
 

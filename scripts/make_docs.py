@@ -213,6 +213,19 @@ warnings and tracebacks: readable lines on a terminal, one JSON object per line 
 `ts`; lines of libraries also have a `logger`. Nothing below `PENSTOCK_LOGGING_LEVEL` (`info`) is
 written; of libraries, nothing below a warning. The output of a command goes to stdout.
 
+Every process that runs for long also keeps its latest lines in its data folder, in
+`logs/NAME.jsonl` and, before those, `logs/NAME.jsonl.1`: JSON lines of the same form, with `ts`,
+`level` and `event` first, and with secrets masked as everywhere. Both files together take
+`logs.keep_mb` (10 MB; 0 keeps none), and have lines from `logs.level` on (`info`), also while a
+view is drawn on the terminal. A thread writes them, without syncing: a crash of the machine may
+cost the last lines, and the last line may be incomplete. If they cannot be written, since the disk
+is full or slow, they are dropped: `LogsNotKept` is logged once, and `LinesLost` says how many.
+A line that is too long is replaced by `LineTooLong`, with its start.
+
+`penstock logs [--follow] [--level] [--process] [--text] [--json]` and `GET /api/v1/logs` show them
+for all processes of a data folder together. `penstock gc` removes the files of processes that have
+written nothing for `logs.keep_days`; backups do not contain them.
+
 | event | level | |
 |---|---|---|
 """

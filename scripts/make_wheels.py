@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 APART = ROOT / "packaging" / "penstock-throttle.toml"
-NEEDED = ("src", "docs", "README.md", "LICENSE")
+NEEDED = ("src", "docs", "scripts", "README.md", "LICENSE")
 
 
 def main(folder: Path) -> None:

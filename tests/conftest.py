@@ -1,6 +1,7 @@
 """What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import servers
+from tests.libraries import read_libraries_from_files
+
+from penstock.telemetry.logs import ToStderr
 
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
@@ -16,7 +20,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     print_blob=True,
-    max_examples=50,
+    max_examples=25,
 )
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
@@ -26,6 +30,8 @@ settings.load_profile("penstock")
 # Whoever imports aiohttp reads the certificates of all authorities, which takes a tenth of a second
 # in every process, and no test asks anybody outside.
 os.environ["SSL_CERT_FILE"] = os.devnull
+
+read_libraries_from_files()
 
 # Collecting makes hundreds of thousands of objects that stay: looking for garbage is in vain.
 gc.disable()
@@ -37,7 +43,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
+FIRST = (
+    "test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py",
+    "test_tutorials.py",
+)  # fmt: skip
 """Files that take long and would come last, when the other workers have nothing left to do."""
 
 
@@ -52,6 +61,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("PENSTOCK_") and not name.startswith("PENSTOCK_TEST_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_logging_from_before() -> Iterator[None]:
+    """A command that a test ran in this process configured logging; others keep no log files."""
+    yield
+    root = logging.getLogger()
+    root.handlers[:] = [each for each in root.handlers if not isinstance(each, ToStderr)]
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import socket
 import sys
 import termios
 import threading
+from pathlib import Path
 from typing import NoReturn
 
 LONGEST = 1 << 20
@@ -40,8 +41,17 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def build_libraries(words: list[str]) -> None:
-    """Build what a simulator's markets share: it is kept, and takes seconds to build."""
+def read_from_files() -> None:
+    """Let simulators read their libraries from files, which tests keep."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.libraries import read_libraries_from_files  # noqa: PLC0415
+
+    del sys.path[0]
+    read_libraries_from_files()
+
+
+def read_libraries(words: list[str]) -> None:
+    """Read what a simulator's markets share, before it starts: it is kept."""
     from penstock.simulator import registry  # noqa: PLC0415
     from penstock.simulator.market.market import library_of  # noqa: PLC0415
 
@@ -125,6 +135,7 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
     import_everything()
+    read_from_files()
     gc.freeze()
     gc.enable()
     while True:
@@ -133,7 +144,7 @@ def main() -> None:
             return
         words = json.loads(request)["words"]
         if words[:3] == ["-m", "penstock", "sim"]:
-            build_libraries(words)
+            read_libraries(words)
         fork(connection, request, streams)
 
 

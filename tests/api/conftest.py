@@ -13,7 +13,7 @@ from tests import events
 from tests.dataset.stored import NOON_NS, SECOND_NS, dataset
 from tests.waiting import PATIENCE_S
 
-from penstock.api.access import rules_of
+from penstock.api.access import Page, rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
 from penstock.api.live_ticks import LiveTicks
@@ -28,6 +28,7 @@ from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
+from penstock.monitor.markets import Markets
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.storage.log import open_log
@@ -126,6 +127,7 @@ async def served(
     settings: Api,
     live: Live | None = None,
     scraper: FleetScraper | None = None,
+    page: Page | None = None,
 ) -> AsyncIterator[Client]:
     """An API on a store, on a port of its own."""
     clock, metrics, listed = SystemClock(), Metrics(of_fleet=True), Listed("btc_usdt", "eth_usdt")
@@ -134,8 +136,11 @@ async def served(
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
     live = live or Live(url="memory:")
     ticks = LiveTicks(live.url, live, clock, listener)
-    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper)
-    application = build_application(app_state, rules_of(settings), listener)
+    pages = Markets(COLLECTED, Path("nowhere"), clock)
+    app_state = AppState(
+        admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper, market_pages=pages
+    )
+    application = build_application(app_state, rules_of(settings), listener, page)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
     try:
@@ -147,6 +152,7 @@ async def served(
         app_state.closing.set()
         await server.stop()
         await ticks.close()
+        await pages.close()
 
 
 @pytest.fixture
@@ -161,9 +167,11 @@ async def open_api(store: StateStore) -> AsyncIterator[Open]:
     """Opens an API with settings of its own."""
     async with AsyncExitStack() as stack:
 
-        async def opened(live: Live | None = None, **settings: Any) -> Client:
+        async def opened(
+            live: Live | None = None, page: Page | None = None, **settings: Any
+        ) -> Client:
             given = Api(**{"port": 0, **settings})
-            return await stack.enter_async_context(served(store, given, live))
+            return await stack.enter_async_context(served(store, given, live, page=page))
 
         yield opened
 

@@ -18,8 +18,11 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    login,
+    market,
     markets,
     monitoring,
+    observing,
     ticks,
 )
 from penstock.api.document import document
@@ -34,7 +37,9 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *coverage.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
+        *login.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
@@ -74,7 +79,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 4),
+        ("examples,fuzzing,stateful", 3),
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

@@ -168,13 +168,21 @@ def test_it_has_as_many_files_open_as_the_system_lets_it_have(tmp_path: Path) ->
     assert line.split()[3] == line.split()[4]
 
 
-def test_a_command_imports_what_it_uses_and_not_what_others_use() -> None:
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        ("config --help", "aiohttp rocksdict zmq litestar"),
+        ("jobs list --help", "rocksdict zmq litestar"),
+        ("connectors list --help", "rocksdict zmq litestar"),
+    ],
+)
+def test_a_command_imports_what_it_uses_and_not_what_others_use(words: str, unused: str) -> None:
     code = (
         "import runpy, sys\n"
-        "sys.argv = ['penstock', 'config', '--help']\n"
+        f"sys.argv = ['penstock', *{words.split()}]\n"
         "try:\n    runpy.run_module('penstock', run_name='__main__')\n"
         "except SystemExit:\n    pass\n"
-        "print(*{'aiohttp', 'rocksdict', 'zmq'} & set(sys.modules), file=sys.stderr)\n"
+        f"print(*set({unused.split()}) & set(sys.modules), file=sys.stderr)\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -197,3 +197,20 @@ def test_a_reader_without_a_slot_yet_survives(data: Path, temporary_folder: Path
         assert [slot.slot for slot in reader.stats()] == ["collect-first"]
 
     assert list(temporary_folder.iterdir()) == []
+
+
+def test_log_lines_are_removed_when_their_process_has_not_written_for_long(data: Path) -> None:
+    days = 24.0
+    old = [
+        left(data / "logs" / "a.jsonl", hours=15 * days),
+        left(data / "logs" / "a.jsonl.1", hours=16 * days),
+    ]
+    kept = [
+        left(data / "logs" / "b.jsonl", hours=13 * days),
+        left(data / "logs" / "notes", hours=90 * days),
+    ]
+    settings = Settings(collect=Collect(data_dir=str(data)))
+
+    found = [each for each in collect_garbage(settings, SystemClock()) if each.kind == "log"]
+    assert [Path(each.path) for each in found] == old
+    assert [path for path in (*old, *kept) if path.exists()] == kept

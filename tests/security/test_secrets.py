@@ -293,7 +293,8 @@ def test_a_server_shows_no_secret_in_answers_metrics_logs_files_and_the_list_of_
         address = json.loads(lines.first())["listening"]
         answers = []
         for path in ("/metrics", "/readyz", "/healthz", "/schema/openapi.json", "/api/v1/jobs",
-                     "/api/v1/connectors", "/api/v1/processes", "/nowhere"):  # fmt: skip
+                     "/api/v1/connectors", "/api/v1/processes", "/api/v1/logs", "/api/v1/limits",
+                     "/nowhere"):  # fmt: skip
             for credentials in (token, canaries()["api.read_token"], f"wrong {token}", ""):
                 answers.append(_ask(f"{address}{path}", credentials))
         for body in (b"{", json.dumps({"exchange_id": "coinbase"}).encode()):
@@ -303,6 +304,7 @@ def test_a_server_shows_no_secret_in_answers_metrics_logs_files_and_the_list_of_
         assert server.wait(PATIENCE_S) == 0
         said = lines.all()
 
+    assert [path.name[:6] for path in tmp_path.rglob("logs/*.jsonl")] == ["serve-"]
     assert any(answer.startswith("200") for answer in answers)
     assert any(answer.startswith("401") for answer in answers)
     for text in (*answers, command_line, said, *_files(tmp_path)):
@@ -326,6 +328,8 @@ def test_a_collector_with_a_wrong_key_shows_no_secret(tmp_path: Path) -> None:
             said = lines.all()
 
     assert any(canaries()["exchanges.api_keys"] in str(headers) for headers in asked)
+    [kept] = tmp_path.rglob("logs/*.jsonl")
+    assert "401" in kept.read_text()
     for text in (said, *_files(tmp_path)):
         assert not shown_in(text)
 

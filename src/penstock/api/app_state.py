@@ -19,6 +19,7 @@ from penstock.clock import Clock
 from penstock.connectors.manager import ConnectorManager
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
@@ -47,6 +48,8 @@ class AppState:
     """Reads the metrics of other processes; None if the server has only its own."""
     monitor: FleetMonitor = field(default_factory=FleetMonitor)
     """Reads the documents that show the fleet."""
+    market_pages: Markets | None = None
+    """The markets of the data folder, live and as charts; None if the server offers none."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -18,12 +18,16 @@ from penstock.api import (
     health,
     jobs,
     locks,
+    login,
+    market,
     markets,
     monitoring,
+    observing,
     ticks,
 )
-from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules
+from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, Page
 from penstock.api.app_state import PREFIX, AppState
+from penstock.api.credentials import Credentials
 from penstock.api.document import document
 from penstock.api.problems import exception_handlers
 from penstock.telemetry import Listener
@@ -61,13 +65,19 @@ def _answering(path: str, allowed: str) -> HTTPRouteHandler:
     return answer
 
 
-def routes_of(app_state: AppState, listener: Listener) -> Litestar:
+def routes_of(app_state: AppState, credentials: Credentials, listener: Listener) -> Litestar:
     """Return the routes, without the access checks."""
 
     async def provide() -> AppState:
         return app_state
 
-    modules = (connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, coverage)
+    async def provide_credentials() -> Credentials:
+        return credentials
+
+    modules = (
+        connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
+        observing, coverage, login,
+    )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
         [
@@ -75,7 +85,10 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
             *health.ROUTES,
             Router(PREFIX, route_handlers=[*_options_handlers(inside), *inside]),
         ],
-        dependencies={"app_state": Provide(provide)},
+        dependencies={
+            "app_state": Provide(provide),
+            "credentials": Provide(provide_credentials),
+        },
         exception_handlers=exception_handlers(app_state.clock, listener),
         openapi_config=None,
         logging_config=None,
@@ -83,6 +96,11 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
     )
 
 
-def build_application(app_state: AppState, rules: AccessRules, listener: Listener) -> ASGIApp:
-    """Return the whole API as an ASGI application."""
-    return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener)
+def build_application(
+    app_state: AppState, rules: AccessRules, listener: Listener, page: Page | None = None
+) -> ASGIApp:
+    """Return the whole API, and a page beside it, as an ASGI application."""
+    clock = app_state.clock
+    credentials = Credentials(rules.tokens, rules.session_s, clock, listener)
+    routes = routes_of(app_state, credentials, listener)
+    return AccessPolicy(routes, rules, credentials, clock, listener, page)

@@ -5,12 +5,21 @@ from typing import Any
 import msgspec
 
 from penstock.api import fleet_examples
-from penstock.api.access import READ_ONLY
-from penstock.api.breakers import BreakerView, TransitionView
-from penstock.api.locks import lock_view
+from penstock.api.credentials import READ_ONLY
+from penstock.api.login import SessionView
+from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
+from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
-from penstock.api.views import connector_view, job_view, listing_view, tick_view
+from penstock.api.views import (
+    BreakerView,
+    TransitionView,
+    connector_view,
+    job_view,
+    listing_view,
+    lock_view,
+    tick_view,
+)
 from penstock.connectors import Connector, LimitState
 from penstock.connectors.markets import ExchangeListing
 from penstock.exchanges.symbol_map import ListedMarket, MarketDetails
@@ -233,11 +242,14 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
+        **market_answers(exchange),
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
         "fillGap": work,
         **fleet_examples.answers(exchange),
+        **observed(exchange, _AT_MS),
+        "showSession": SessionView(needed=True, scope="read"),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',
@@ -261,6 +273,7 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "login": {"token": {"token": "correct horse battery staple"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
         "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
@@ -333,6 +346,11 @@ _PROBLEMS = {
         title="Upgrade Required",
         status=426,
         detail="This is a WebSocket. Open it with a WebSocket client.",
+    ),
+    429: Problem(
+        title="Too Many Requests",
+        status=429,
+        detail="Too many wrong tokens from this address. Wait, then retry.",
     ),
     503: Problem(
         type="urn:penstock:store-unreachable",

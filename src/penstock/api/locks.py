@@ -6,41 +6,14 @@ from msgspec import Struct
 from penstock.api.app_state import GivenState, json_answer
 from penstock.api.problems import AnyRequest
 from penstock.api.reading import Word, body_of
-from penstock.api.views import Date, date
-from penstock.jobs.product_locks import ProductLock, held_locks, release_lock
-
-
-class LockView(Struct, frozen=True, kw_only=True):
-    """The lock of a market whose trades a job run fetches."""
-
-    key: str
-    """``product:EXCHANGE:MARKET``, the market as the exchange names it."""
-    holder: str
-    """The host, slot and process id of the worker."""
-    job_id: str
-    since: Date
-    until: Date
-    """When it is free unless it is renewed."""
-    token: int
-    """Incremented each time the lock is taken or released."""
+from penstock.api.views import lock_view
+from penstock.jobs.product_locks import held_locks, release_lock
 
 
 class LockOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a request that releases a lock."""
 
     key: Word
-
-
-def lock_view(lock: ProductLock) -> LockView:
-    """Return a lock in the API's form."""
-    return LockView(
-        key=lock.id,
-        holder=lock.holder,
-        job_id=lock.job_id,
-        since=date(lock.since),
-        until=date(lock.until),
-        token=lock.token,
-    )
 
 
 @get("/locks")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.process_collector import ProcessCollector
 
-from penstock.api.access import rules_of
+from penstock.api.access import Page, rules_of
 from penstock.api.app_state import AppState
 from penstock.api.application import build_application
 from penstock.api.live_ticks import LiveTicks
@@ -14,6 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Offered(NamedTuple):
-    """The data that the API offers beside connectors and jobs."""
+    """What the API offers beside connectors and jobs."""
 
     monitor: FleetMonitor
     """Reads the documents that show the fleet."""
@@ -34,6 +35,10 @@ class Offered(NamedTuple):
     """The latest ticks; closed with the server."""
     scraper: FleetScraper | None = None
     """Reads the metrics of other processes."""
+    page: Page | None = None
+    """The console's pages."""
+    market_pages: Markets | None = None
+    """The markets of the data folder; closed with the server."""
 
 
 @asynccontextmanager
@@ -55,8 +60,18 @@ async def serving(
     heard = fan_out([metrics, listener])
     ProcessCollector(registry=metrics.registry)
     async with open_admin(heard) as admin:
-        app_state = AppState(admin, metrics, clock, **offered._asdict())
-        server = ApiServer(build_application(app_state, rules, heard), settings, holder_of)
+        app_state = AppState(
+            admin,
+            metrics,
+            clock,
+            monitor=offered.monitor,
+            open_data=offered.open_data,
+            ticks=offered.ticks,
+            scraper=offered.scraper,
+            market_pages=offered.market_pages,
+        )
+        application = build_application(app_state, rules, heard, offered.page)
+        server = ApiServer(application, settings, holder_of)
         await server.start()
         try:
             yield server
@@ -65,3 +80,5 @@ async def serving(
             await server.stop()
             if offered.ticks is not None:
                 await offered.ticks.close()
+            if offered.market_pages is not None:
+                await offered.market_pages.close()

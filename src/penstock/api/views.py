@@ -23,7 +23,9 @@ from penstock.jobs.model import (
     State,
     Status,
 )
+from penstock.jobs.product_locks import ProductLock
 from penstock.live import Tick
+from penstock.resilience.breaker import Breaker
 
 Date = Annotated[
     str, Meta(extra_json_schema={"format": "date-time", "examples": ["2026-01-17T10:30:00.000Z"]})
@@ -292,4 +294,74 @@ def tick_view(tick: Tick) -> TickView:
         received=date(ticker.received_at_ns // 1_000_000),
         age_ms=tick.age_ms,
         stale=tick.stale,
+    )
+
+
+class TransitionView(Struct, frozen=True, kw_only=True):
+    """A change of a circuit breaker."""
+
+    at: Date
+    to: Literal["closed", "open", "half_open", "forced open", "forced closed", "automatic"]
+    reason: str
+
+
+class BreakerView(Struct, frozen=True, kw_only=True):
+    """The circuit breaker of an exchange, shared by all processes."""
+
+    exchange_id: str
+    state: Literal["closed", "open", "half_open"]
+    forced: Literal["open", "closed"] | None
+    """An operator's order, which replaces the state."""
+    reason: str | None
+    """Why it was opened last."""
+    retry_at: int | None
+    """When the next probe may be sent, in milliseconds, if it is open."""
+    probe_by: str | None
+    """The process that probes the exchange now."""
+    failures_in_a_row: int
+    transitions: tuple[TransitionView, ...]
+    """The latest changes, the newest last."""
+
+
+def breaker_view(exchange_id: str, breaker: Breaker) -> BreakerView:
+    """Return a circuit breaker in the API's form."""
+    return BreakerView(
+        exchange_id=exchange_id,
+        state=breaker.phase,
+        forced=breaker.forced,
+        reason=breaker.reason or None,
+        retry_at=breaker.retry_at_ms if breaker.phase == "open" else None,
+        probe_by=breaker.probe_by or None,
+        failures_in_a_row=breaker.tally.in_a_row,
+        transitions=tuple(
+            TransitionView(at=date(each.at_ms), to=each.to, reason=each.reason)
+            for each in breaker.transitions
+        ),
+    )
+
+
+class LockView(Struct, frozen=True, kw_only=True):
+    """The lock of a market whose trades a job run fetches."""
+
+    key: str
+    """``product:EXCHANGE:MARKET``, the market as the exchange names it."""
+    holder: str
+    """The host, slot and process id of the worker."""
+    job_id: str
+    since: Date
+    until: Date
+    """When it is free unless it is renewed."""
+    token: int
+    """Incremented each time the lock is taken or released."""
+
+
+def lock_view(lock: ProductLock) -> LockView:
+    """Return a lock in the API's form."""
+    return LockView(
+        key=lock.id,
+        holder=lock.holder,
+        job_id=lock.job_id,
+        since=date(lock.since),
+        until=date(lock.until),
+        token=lock.token,
     )

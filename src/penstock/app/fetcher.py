@@ -75,15 +75,18 @@ async def open_fetcher(
             once = replace(settings, requests=replace(settings.requests, attempts=1))
             gateways = FleetGateways(store, once, clock, listener)
             await process.stack.enter_async_context(aclosing(gateways))
+            process.gates = gateways.reports
             gateway = await until_possible(partial(gateways.of, name), clock, say)
             markets = Markets(store, gateways, listener)
             listed = await until_possible(partial(markets.of, name), clock, say)
             wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
-            process.own_slot(slot)
+            await process.take_slot(slot)
         reader = process.stack.enter_context(closing(process.log.reader()))
         recorder, publishers = process.open_recorder((reporter,))
+        with reporting_the_end(reporter):
+            await until_possible(process.continue_numbers, clock, say)
         reporter.published = publishers.total
         rest, turn = exchange.rest(listed), OperatorLimit(settings.fetch, clock)
         patient = RetryingRecorder(recorder, name, folder, clock, listener)

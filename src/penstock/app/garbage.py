@@ -12,6 +12,7 @@ from penstock.errors import MissingExtra, PenstockError
 from penstock.keep.garbage import (
     Garbage,
     damaged_slots,
+    old_logs,
     reader_folders,
     repair_copies,
     temporary_files,
@@ -61,6 +62,7 @@ def collect_garbage(
 
 def _find(settings: Settings, now_ns: int, *, damaged: bool) -> Iterator[Garbage]:
     yield from temporary_files(Path(settings.collect.data_dir), now_ns)
+    yield from old_logs(Path(settings.collect.data_dir), settings.logs.keep_days, now_ns)
     yield from reader_folders(now_ns)
     folder = configured_log(settings).folder
     if folder is not None:

@@ -1,4 +1,4 @@
-"""Builds the REST API server from settings."""
+"""Builds the server of REST API and console from settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,11 +11,14 @@ from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of
 from penstock.clock import Clock
 from penstock.config import Loaded, Settings
+from penstock.console import ConsoleFiles
 from penstock.live import live_url
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.net.port_owner import port_owner
 from penstock.runtime.process import Process
 from penstock.runtime.status import Report
+from penstock.runtime.stores import configured_log, existing_lake
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 async def open_server(
     loaded: Loaded[Settings], clock: Clock, listener: Listener = quiet
 ) -> AsyncIterator["ApiServer"]:
-    """Open the REST API server.
+    """Open the server of the REST API and the console.
 
     Raises:
         MissingExtra: a library it needs is not installed.
@@ -43,9 +46,20 @@ async def open_server(
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
+        has_lake = partial(existing_lake, process.folder, settings.storage.lake_url)
         ticks = LiveTicks(live_url(settings), settings.live, clock, listener)
+        markets = Markets(
+            configured_log(settings), process.folder, clock, lambda: data if has_lake() else None
+        )
         monitor = FleetMonitor(loaded)
-        offered = Offered(monitor, data, ticks, FleetScraper(process.folder))
+        offered = Offered(
+            monitor,
+            data,
+            ticks,
+            FleetScraper(process.folder),
+            page=ConsoleFiles(),
+            market_pages=markets,
+        )
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"

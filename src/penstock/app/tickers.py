@@ -2,12 +2,14 @@
 
 import os
 import platform
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from penstock.app.admin import admin_on
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.connectors.limits import GateReport
 from penstock.exchanges import registry
 from penstock.runtime.process import Process
 from penstock.runtime.startup import until_possible
@@ -57,6 +59,7 @@ async def open_tickers(
             state=store,
             process_id=lambda: process.process_id,
         )
+        process.gates = partial(_gates_of, daemon)
         process.running(lambda: report_of(daemon, problem))
         try:
             await until_possible(daemon.start, clock, say)
@@ -104,4 +107,9 @@ def report_of(daemon: TickerDaemon, problems: Sequence[str] = ()) -> Report:
         problems=(*problems, *failed),
         activity=collector.received,
         exchanges=collector.activity,
+        connections=collector.connections(),
     )
+
+
+def _gates_of(daemon: TickerDaemon) -> Mapping[str, GateReport]:
+    return daemon.collector.gates() if daemon.collector is not None else {}

@@ -45,7 +45,7 @@ async def open_worker(
     """
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
-        writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
+        writer = await process.take_slot(f"work-{slot}") if slot else process.own_free_slot("work")
         recorder, _ = process.open_recorder()
         gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
         files = await open_files(process)
@@ -81,6 +81,7 @@ async def open_gateways(
     requests = replace(process.settings.requests, acquire_timeout=acquire_timeout)
     settings = replace(process.settings, requests=requests)
     gateways = FleetGateways(store, settings, process.clock, process.listener)
+    process.gates = gateways.reports
     return await process.stack.enter_async_context(aclosing(gateways))
 
 
@@ -113,6 +114,7 @@ async def open_context(
         files=files,
     )
     await check_claims(context)
+    await process.continue_numbers()
     return context
 
 

@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.api.breakers import breaker_view
-from penstock.api.views import connector_view
+from penstock.api.views import breaker_view, connector_view
 from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
 from penstock.cli.options import DataOption, ExchangeArgument, JsonOption, note, say

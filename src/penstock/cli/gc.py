@@ -25,9 +25,9 @@ def gc(
 ) -> None:
     """Remove leftovers of killed processes, and files of the lake that no version uses.
 
-    Leftovers are temporary files, unfinished backups and copies, checkpoints, and folders of
-    readers. No records are removed, and nothing that a running process uses. Exit code 1 if
-    something could not be removed.
+    Leftovers are temporary files, unfinished backups and copies, checkpoints, folders of readers,
+    and log lines of processes that ended long ago (logs.keep_days). No records are removed, and
+    nothing that a running process uses. Exit code 1 if something could not be removed.
 
     Example: penstock gc --dry-run --data-dir ~/market-data
     """

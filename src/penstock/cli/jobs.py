@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from penstock.api.locks import lock_view
-from penstock.api.views import job_view
+from penstock.api.views import job_view, lock_view
 from penstock.cli.admin import with_admin
 from penstock.cli.instants import instant
 from penstock.cli.job_view import draw_jobs

@@ -19,7 +19,14 @@ from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
 from penstock.errors import TEMPORARY, PenstockError, may_pass
 from penstock.runtime.stopping import stop_after
-from penstock.telemetry import Fact, Listener, log_error, log_info, logs_json
+from penstock.telemetry import (
+    Fact,
+    Listener,
+    hidden_from_stderr,
+    log_error,
+    log_info,
+    logs_json,
+)
 
 T = TypeVar("T")
 
@@ -50,10 +57,13 @@ def in_foreground() -> bool:
 
 
 def unless_drawn(log: Listener) -> Listener:
-    """Return a listener that logs only while no view is drawn; lines would break the view."""
+    """Return a listener that logs to stderr only while no view is drawn, which lines would break.
+
+    The log file of the process has all lines.
+    """
 
     def emit(fact: Fact) -> None:
-        if not in_foreground():
+        with hidden_from_stderr(in_foreground()):
             log(fact)
 
     return emit

@@ -30,6 +30,7 @@ from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import State
 from penstock.streaming.dialect import Malformed, Refusal
 from penstock.streaming.disconnects import Disconnects
+from penstock.streaming.history import ConnectionHistory
 from penstock.streaming.shard_connection import RECONNECT, ConnectionStats
 from penstock.streaming.wanted import StreamKey
 from penstock.telemetry import Listener, quiet
@@ -48,8 +49,18 @@ class FeedState:
         self.state: State = "connecting"
         self.books: dict[Symbol, Book] = {}
         self.stats = ConnectionStats()
+        self.history = ConnectionHistory()
+        self.last_message_ns: int | None = None
+        self.followed = 0
+        """The number of channels."""
 
-    def note_failure(self, error: Exception, stream_key: StreamKey) -> None:
+    def note_answer(self, at_ns: int) -> None:
+        """Note that a channel was read."""
+        if self.state != "connected":
+            self.history.opened(at_ns)
+        self.state, self.last_message_ns = "connected", at_ns
+
+    def note_failure(self, error: Exception, stream_key: StreamKey, at_ns: int) -> None:
         """Note that a channel could not be read."""
         words, stats = str(error), self.stats
         stream = f"{stream_key[0]} {stream_key[1].slug}"
@@ -59,6 +70,7 @@ class FeedState:
         elif isinstance(error, SUSPENDED):
             self.state = "reconnecting"  # a client may send requests before it streams
         elif isinstance(error, ExchangeUnreachable):
+            self.history.closed(words, at_ns)
             self.state = "reconnecting"
             stats.reconnects[words[:_EXCERPT]] += 1
         else:
@@ -124,6 +136,7 @@ class FeedSession:
                 )
                 if stream_key[0] == BOOK_DELTAS.name:
                     self.feed_state.books[stream_key[1]] = new_book(BookRules(begins="frame"))
+        self.feed_state.followed = len(self._stream_keys)
         self._changed.set()
 
     def remove(self, stream_keys: Iterable[StreamKey]) -> None:
@@ -136,6 +149,7 @@ class FeedSession:
                 task.cancel()
             if stream_key[0] == BOOK_DELTAS.name:
                 self.feed_state.books.pop(stream_key[1], None)
+        self.feed_state.followed = len(self._stream_keys)
         self._changed.set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -196,8 +210,9 @@ class FeedSession:
                 await self._clock.sleep(options.again.delay(retry, random()))
                 retry += 1
                 continue
-            retry, self.feed_state.state = 0, "connected"
-            self._heard_ns[channel, symbol] = self._clock.now_ns()
+            retry, now_ns = 0, self._clock.now_ns()
+            self.feed_state.note_answer(now_ns)
+            self._heard_ns[channel, symbol] = now_ns
             self._take(events)
             if len(self._events) >= self._flushing.most_waiting:
                 self._room.clear()
@@ -232,7 +247,7 @@ class FeedSession:
         return is_news
 
     def _note_failure(self, error: Exception, channel: str, symbol: Symbol) -> None:
-        self.feed_state.note_failure(error, (channel, symbol))
+        self.feed_state.note_failure(error, (channel, symbol), self._clock.now_ns())
         if channel == BOOK_DELTAS.name and symbol in self.feed_state.books:
             self.feed_state.books[symbol].interrupt(str(error))
         if isinstance(error, ExchangeUnreachable):

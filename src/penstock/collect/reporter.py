@@ -16,6 +16,7 @@ from penstock.books.health import BookHealth
 from penstock.clock import Clock
 from penstock.collect.absences import RECORDED_WITHIN_NS, all_well
 from penstock.collect.books import BookMaintainer
+from penstock.collect.connections import connections_of, feed_connection
 from penstock.collect.facts import CollectorFailed, StatusUnwritable
 from penstock.collect.feed_session import FeedState
 from penstock.collect.recording import RetryingRecorder
@@ -38,6 +39,7 @@ from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
 from penstock.market.events import Trade
 from penstock.publish import PublishedCounts
+from penstock.runtime.reports import ConnectionReport
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.shard import Shard
@@ -207,6 +209,13 @@ class Reporter:
             pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
+
+    def connections(self) -> list[ConnectionReport]:
+        """The current connections, or at the end those that were closed last."""
+        exchange, now_ns = self.location.exchange, self._clock.now_ns()
+        if self._feed_state is not None:
+            return [feed_connection(exchange, self._feed_state, now_ns)]
+        return connections_of(exchange, self._shards(), now_ns)
 
     def received_until_ns(self) -> int | None:
         """The time up to which everything that the exchange sent is recorded; None if unknown."""

@@ -1,13 +1,16 @@
 """The status of a collector or fetcher in short, for the state store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.collect.status import CollectorStatus
+from penstock.runtime.reports import ConnectionReport
 from penstock.runtime.status import ExchangeActivity, Report
 
 
-def summarize(status: CollectorStatus | None) -> Report:
-    """What it does in one line, and its problems."""
+def summarize(
+    status: CollectorStatus | None, connections: Sequence[ConnectionReport] = ()
+) -> Report:
+    """What it does in one line, its problems, and its connections."""
     if status is None:
         return Report(doing="", state="starting")
     doing = _fetching(status) if status.fetches else _collecting(status)
@@ -16,6 +19,7 @@ def summarize(status: CollectorStatus | None) -> Report:
         problems=tuple(_problems(status)),
         state=status.state,
         exchanges=(_activity(status),),
+        connections=connections,
     )
 
 

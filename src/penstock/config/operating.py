@@ -79,6 +79,20 @@ class Disk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``500MB`` or shares of the disk, of which the smallest applies. ``0``: jobs never stop."""
 
 
+class Logs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Log lines that each process keeps in the data folder, for ``penstock logs`` and the console.
+
+    They are kept besides those on stderr (``[logging]``).
+    """
+
+    keep_mb: Annotated[float, Meta(ge=0, le=10_000)] = 10.0
+    """Megabytes that one process keeps at most; the oldest lines are removed. 0: none are kept."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Nothing below this level is kept."""
+    keep_days: Count = 14
+    """Days after its last line for which ``penstock gc`` leaves the file of a process."""
+
+
 class Backup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Backups of the data folder (``penstock backup``, and the keeper)."""
 

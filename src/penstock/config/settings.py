@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from penstock.config.collecting import Collect, Fetch, Ingest, Jobs, Tickers
 from penstock.config.monitoring import Alerts, Stats
-from penstock.config.operating import Backup, Disk, Up
+from penstock.config.operating import Backup, Disk, Logs, Up
 from penstock.config.plans import ConnectorPlan
 from penstock.config.requesting import Breaker, Exchanges, Requests
 from penstock.config.serving import Api, Bus, Metrics, Publish
@@ -30,6 +30,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an operator may set."""
 
     logging: Logging = Logging()
+    logs: Logs = Logs()
     simulator: Simulator = Simulator()
     collect: Collect = Collect()
     fetch: Fetch = Fetch()

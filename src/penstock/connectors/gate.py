@@ -20,7 +20,7 @@ from typing import Literal
 from penstock.clock import Clock
 from penstock.connectors.budget_client import CONNECTOR_AGE_MS, NEVER, BudgetClient
 from penstock.connectors.clocks import Clocks
-from penstock.connectors.limits import ServerCount, state_of
+from penstock.connectors.limits import GateReport, ServerCount, name_of, state_of
 from penstock.connectors.queues import Charge, QueuedRequest, RequestQueue
 from penstock.connectors.token_pool import TokenPool
 from penstock.errors import ConnectorPaused, CostExceedsLimit, PenstockError
@@ -97,6 +97,7 @@ class SharedGate:
         self._unsent: dict[_SharedGrant, float] = {}
         self._serving: asyncio.Task[None] | None = None
         self._sleeping: asyncio.Task[None] | None = None
+        self._seen_ms: dict[str, int] = {}
 
     async def acquire(self, cost: int, category: str = "") -> GateGrant:
         """See ``Gate``.
@@ -137,6 +138,7 @@ class SharedGate:
                 if window == self._clocks.position(window_ms, now_ms).window:
                     held = self._pool.cap(limit, window, used)
                     self._budget_client.record_server_count(limit, ServerCount(window, used), held)
+                    self._seen_ms[name_of(limit)] = self._clock.now_ms()
 
     def block_until(self, at_ms: int) -> None:
         """See ``Gate``. The stop applies to every process."""
@@ -156,6 +158,11 @@ class SharedGate:
             limit: state_of(limit, budget, now_ms, offset_ms).used
             for limit in self._budget_client.limits
         }
+
+    def report(self) -> GateReport:
+        """How many requests wait, and when the exchange reported its counts."""
+        waiting = sum(1 for queue in self._queues.values() for _ in queue.waiting())
+        return GateReport(waiting=waiting, seen_ms=dict(self._seen_ms))
 
     def adopt(self, limits: Sequence[Limit]) -> None:
         """See ``Gate``. Every process applies them from its next lease on."""

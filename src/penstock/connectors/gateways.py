@@ -5,6 +5,7 @@ Every request of a process is charged to that budget, whether there is a connect
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.clock import Clock
@@ -12,6 +13,7 @@ from penstock.config import Settings
 from penstock.connectors.breaker import SharedBreaker, rules_of
 from penstock.connectors.counters import FleetCounters
 from penstock.connectors.gate import SharedGate
+from penstock.connectors.limits import GateReport
 from penstock.connectors.stops import StopRecorder
 from penstock.exchanges import registry
 from penstock.exchanges.base import ExchangeClient
@@ -75,6 +77,10 @@ class FleetGateways:
         """
         self.open(exchange_id)
         await self._opened[exchange_id].gate.check()
+
+    def reports(self) -> Mapping[str, GateReport]:
+        """What this process knows of its requests, by exchange."""
+        return {name: opened.gate.report() for name, opened in self._opened.items()}
 
     async def aclose(self) -> None:
         """Close every connection, and write to the store what is still pending."""

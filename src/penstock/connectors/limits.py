@@ -1,6 +1,6 @@
 """Stores a connector's limits, names them in the fleet's budget, and reads their usage from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +34,15 @@ class LimitState(Struct, frozen=True, kw_only=True):
     """The exchange's own count in the current window; None if it reported none."""
 
 
+class GateReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one process knows of its requests to an exchange."""
+
+    waiting: int = 0
+    """Requests that wait for capacity."""
+    seen_ms: Mapping[str, int] = {}
+    """When the exchange last reported its own count, by the name of the limit."""
+
+
 class ServerCount(NamedTuple):
     """The exchange's own count in a window."""
 
@@ -44,7 +53,7 @@ class ServerCount(NamedTuple):
 NO_SERVER_COUNT = ServerCount(-1, 0)
 
 
-def name_of(limit: Limit) -> str:
+def name_of(limit: Limit | LimitState) -> str:
     """The name of a limit in a budget."""
     sign = "/" if limit.kind == "aligned" else "~"
     return f"{limit.unit}{sign}{limit.period_ms} {limit.category}".rstrip()

@@ -7,15 +7,16 @@ stored numbers by reading the log; a log of an older version is read once as a w
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import cast
 
 from penstock.coverage.batches import StreamBatch, by_stream
-from penstock.coverage.model import By, GapRow, SlotCoverage
+from penstock.coverage.model import By, GapRow, Run, SlotCoverage
 from penstock.coverage.series import Consecutive, Series, kind_of
 from penstock.market.channels import DISCONNECTS, recorded_in
 from penstock.market.events import Disconnect, Event
-from penstock.storage.log import LogReader, Span, Stored
-from penstock.storage.log.keys import Stream
+from penstock.storage.log import LogReader, Span, Stored, StreamStats
+from penstock.storage.log.keys import Stream, id_of_key
 
 QUIET_NS = 10_000_000_000
 """How far the coverage of a stream without new records may lag."""
@@ -90,11 +91,19 @@ class Projection:
                 if last is not None and until_ns - last.last >= at_least_ns:
                     series.alive(until_ns)
 
-    def resume(self, stored: Iterable[SlotCoverage], numbers: Mapping[Stream, int]) -> None:
+    def resume(
+        self,
+        stored: Iterable[SlotCoverage],
+        numbers: Mapping[Stream, int],
+        sealed: Mapping[str, int] = MappingProxyType({}),
+        begins: Mapping[Stream, StreamStats] = MappingProxyType({}),
+    ) -> None:
         """Continue from what is stored; ``numbers`` are the last ones that the slot has assigned.
 
         If the log has fewer records than were stored, it was damaged or replaced: then all of it is
-        read again.
+        read again. What is sealed stays in it: everything, if ``sealed`` (the last sealed numbers)
+        says so; else, of a collector, what is before the first record in the log (``begins``),
+        since that was deleted from it. What workers recorded there may be newer, and lost.
         """
         known = {each.stream: each for each in stored}
         self.is_resumed = True
@@ -103,11 +112,14 @@ class Projection:
             if by is None:
                 continue
             doc, last = known.get(stream), numbers.get(stream, 0)
-            if doc is not None and doc.by == by and doc.number <= last:
-                series = Series(stream, by, doc.number, doc.runs)
-            else:
-                series = Series(stream, by)
-                series.is_changed = True
+            series = Series(stream, by)
+            if doc is not None and doc.by == by:
+                if doc.number <= last or doc.number <= sealed.get(str(stream), 0):
+                    series = Series(stream, by, min(doc.number, last), doc.runs)
+                elif self._is_streamed and stream in begins:
+                    begin = _first_position(begins[stream], by)
+                    series = Series(stream, by, 0, _below(doc.runs, begin))
+            series.is_changed = doc is None or doc.by != by or doc.number > last
             # By time, markers after the last record are to be read too.
             series.is_behind = series.number < last or by != "id"
             self._series[stream] = series
@@ -183,6 +195,18 @@ class Projection:
     def _kind_of(self, stream: Stream) -> By | None:
         by = kind_of(stream, self._consecutive)
         return None if by == "received_ns" and not self._is_streamed else by
+
+
+def _first_position(stats: StreamStats, by: By) -> int:
+    first = None if by == "received_ns" else id_of_key(stats.first_key)
+    return stats.first_received_ns if first is None else first
+
+
+def _below(runs: Iterable[Run], position: int) -> Iterator[Run]:
+    """The parts of runs before a position."""
+    for run in runs:
+        if run.first < position:
+            yield run._replace(last=min(run.last, position - 1))
 
 
 def _markers(batches: Iterable[StreamBatch]) -> dict[Stream, list[Disconnect]]:

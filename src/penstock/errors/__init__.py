@@ -18,6 +18,7 @@ PenstockError
 ├── NoDataset              there is no data folder and no lake at that place
 ├── BadTime                not a time, or an empty range of time
 ├── BadQuery               a query that cannot be answered as it is written
+├── TooManyMarkets         more markets are shown than the server follows: retry later
 ├── GapError               data of the range that was read is missing
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
@@ -132,7 +133,7 @@ from penstock.errors.naming import (
     UnknownStream,
     UnknownSymbol,
 )
-from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
+from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset, TooManyMarkets
 from penstock.errors.remote import RcloneMissing, RemoteError, RemoteStalled, SyncRunning
 from penstock.errors.storage import (
     AlreadyExists,
@@ -234,6 +235,7 @@ __all__ = [
     "StoreUnreachable",
     "SupervisorRunning",
     "SyncRunning",
+    "TooManyMarkets",
     "UnexpectedAnswer",
     "UnfinishedJob",
     "UnknownCategory",

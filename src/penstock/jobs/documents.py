@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.jobs.kinds import AnyKind, as_form
 from penstock.jobs.model import EVENTS_KEPT, Job
+from penstock.jobs.transitions import stored_progress
 from penstock.storage.state import Document
 from penstock.storage.state.job_targets import with_target
 
@@ -58,4 +59,5 @@ def as_document(job: Job) -> Document:
     document: Document = msgspec.to_builtins(job)
     for field in _APART:
         del document[field]
+    document["progress"] = stored_progress(job.progress)
     return document

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from penstock.jobs.model import EVENTS_KEPT, Job, JobEvent
+from penstock.jobs.model import EVENTS_KEPT, Job, JobEvent, JobProgress
 from penstock.jobs.schedule import next_due
 from penstock.storage.state import Patch
 from penstock.storage.state.documents import Add, StoreNow
 
 _LONGEST_ERROR = 2_000
 _ONE_MORE, _NOW = Add(1), StoreNow()
+_NO_PROGRESS: dict[str, Any] = msgspec.to_builtins(JobProgress())
 
 
 def claimed(worker: str, lease_ms: int) -> Patch:
@@ -115,6 +116,12 @@ def worker_events_of(job: Job) -> list[Any]:
     return documents
 
 
+def stored_progress(progress: JobProgress) -> dict[str, Any]:
+    """What is known of a job's progress. Most jobs know little, and are written often."""
+    known: dict[str, Any] = msgspec.to_builtins(progress)
+    return {name: value for name, value in known.items() if value != _NO_PROGRESS[name]}
+
+
 def _renewal(lease_ms: int) -> Patch:
     return {
         "lock.lock_until": StoreNow(lease_ms),
@@ -126,7 +133,7 @@ def _renewal(lease_ms: int) -> Patch:
 def _work(job: Job) -> Patch:
     return {
         "cursor": msgspec.to_builtins(job.cursor),
-        "progress": msgspec.to_builtins(job.progress),
+        "progress": stored_progress(job.progress),
         "attempts": job.attempts,
         "doings": worker_events_of(job),
     }

@@ -1,7 +1,7 @@
 """Converts a client's request into a complete job, or rejects it with a reason. Pure."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, UnsetType
@@ -42,7 +42,7 @@ def admitted(new: NewJob, kinds: Mapping[str, AnyKind], job_id: str, now_ms: int
         target=target,
         target_key=target_key(target),
         cursor=cursor,
-        asked=msgspec.to_builtins(cursor),
+        asked=_asked(cursor),
         created_at=now_ms,
         updated_at=now_ms,
     )
@@ -77,9 +77,15 @@ def _moved(job: Job, kind: AnyKind, given: object) -> Job:
     target = kind.target(Market(job.symbol, job.timeframe), cursor)
     kind.check_exchange(job.exchange_id, target)
     # A worker whose lease has expired must not write the old cursor back.
-    moved = {"cursor": cursor, "asked": msgspec.to_builtins(cursor), "progress": JobProgress()}
+    moved = {"cursor": cursor, "asked": _asked(cursor), "progress": JobProgress()}
     key = target_key(target)
     return replace(job, target=target, target_key=key, fence=job.fence + 1, **moved)
+
+
+def _asked(cursor: Struct) -> dict[str, Any]:
+    """What a client asked for, as it is stored: without fields that are not set."""
+    given: dict[str, Any] = msgspec.to_builtins(cursor)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def kind_of(name: str, kinds: Mapping[str, AnyKind]) -> AnyKind:

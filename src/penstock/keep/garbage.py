@@ -21,6 +21,9 @@ from penstock.market.channels import BY_EVENT
 from penstock.storage.lake import Lake
 from penstock.storage.log.repair import WORK
 from penstock.storage.log.rocksdb import READER_PREFIX, held
+from penstock.telemetry.log_file import FOLDER as LOGS
+from penstock.telemetry.log_file import SUFFIX
+from penstock.telemetry.rotated_file import OLD
 
 _TEMPORARY = re.compile(r"\..+\.([0-9]+)")
 _DAMAGED = re.compile(r"(.+)\.damaged-[0-9]{8}T[0-9]{6}Z")
@@ -71,6 +74,15 @@ def temporary_files(folder: Path, now_ns: int) -> Iterator[Garbage]:
             match = _TEMPORARY.fullmatch(path.name)
             if match and path.is_file() and not _runs(int(match[1])) and _is_old(path, now_ns):
                 yield file_garbage("temporary file", path)
+
+
+def old_logs(folder: Path, days: int, now_ns: int) -> Iterator[Garbage]:
+    """Log files in a data folder whose processes have written nothing for so many days."""
+    logs, most_ns = folder / LOGS, days * 86_400 * 1_000_000_000
+    for path in sorted(logs.glob("*")) if logs.is_dir() else ():
+        is_log = path.suffix == SUFFIX or path.name.endswith(SUFFIX + OLD)
+        if is_log and path.is_file() and now_ns - path.stat().st_mtime_ns > most_ns:
+            yield file_garbage("log", path)
 
 
 def repair_copies(log: Path) -> Iterator[Garbage]:

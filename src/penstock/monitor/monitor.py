@@ -60,6 +60,11 @@ class FleetMonitor:
         self._collected: tuple[int, Collected] | None = None
         self._gap_counts: tuple[Counter[str], int] | None = None
 
+    @property
+    def folder(self) -> Path:
+        """The data folder of this process."""
+        return Path(self._loaded.settings.collect.data_dir)
+
     async def overview(self, store: StateStore) -> Overview:
         """The overview."""
         seen, now_ms = await self._observed(store)

@@ -16,6 +16,28 @@ class StatusNotStored(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class LogSetBack(Fact, frozen=True, kw_only=True):
+    """The state store knows later records of a slot than the log has: an older copy was restored.
+
+    What is missing is listed as a gap, and new records get higher numbers than the lost ones.
+    """
+
+    level: ClassVar[Level] = "error"
+    slot: str
+    streams: int
+
+
+class LogsNotKept(Fact, frozen=True, kw_only=True):
+    """The log lines of a process cannot be written to its file; the lines are lost there.
+
+    It is retried with every line, and the process continues. Logged once until it succeeds.
+    """
+
+    level: ClassVar[Level] = "warning"
+    process: str
+    reason: str
+
+
 class LogTrimmed(Fact, frozen=True, kw_only=True):
     """Sealed records were deleted from a slot of the log."""
 

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.connectors.limits import GateReport
 from penstock.publish import PublishedCounts
-from penstock.runtime.facts import StatusNotStored, TaskFailed
+from penstock.runtime.facts import LogsNotKept, StatusNotStored, TaskFailed
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.identity import identity_of
+from penstock.runtime.reports import bounded
 from penstock.runtime.service_manager import service_manager
 from penstock.runtime.sinks import Identified, LiveSink, StateSink
 from penstock.runtime.startup import until_possible
@@ -28,7 +30,8 @@ from penstock.runtime.status import (
 )
 from penstock.runtime.stores import open_state
 from penstock.storage.state import StateStore
-from penstock.telemetry import Listener, quiet
+from penstock.telemetry import Listener, log_is_configured, quiet
+from penstock.telemetry.log_file import LogFile, logs_kept
 
 _OPEN_AGAIN_S = 5.0
 _END_S = 1.0
@@ -55,6 +58,8 @@ class Process:
         """Unique in the data folder; the status is not written before it is set."""
         self.stack = AsyncExitStack()
         """Closes what else belongs to the process, in reverse order."""
+        self.gates: Callable[[], Mapping[str, GateReport]] = dict
+        """Returns what it knows of its requests, by exchange."""
         self._report: Callable[[], Report] | None = None
         self._ended: Report | None = None
         self._started_ms = clock.now_ms()
@@ -66,14 +71,31 @@ class Process:
         self._live = Heartbeat(self._identified, clock, listener)
         self._live.sink = self._entry = LiveSink(settings, clock)
         self._tasks: list[asyncio.Task[None]] = []
+        self._log_file: LogFile | None = None
 
     async def __aenter__(self) -> Self:
         await self.stack.__aenter__()
+        self._keep_logs()
         self.start(self._stored.run())
         self.start(self._live.run())
         if service_manager():
             self.start(self._notify())
         return self
+
+    def _keep_logs(self) -> None:
+        """Keep log lines in the data folder, unless logging belongs to another program."""
+        logs, loop = self.settings.logs, asyncio.get_running_loop()
+
+        def failed(reason: str) -> None:
+            fact = LogsNotKept(process=self.name, reason=reason)
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self.listener, fact)
+
+        if logs.keep_mb and log_is_configured():
+            most_bytes = round(logs.keep_mb * 1_000_000)
+            self._log_file = LogFile(self.folder, lambda: self.name, most_bytes, failed)
+            # Closed last: what is closed before may still log.
+            self.stack.enter_context(logs_kept(self._log_file, logs.level))
 
     @property
     def store(self) -> StateStore | None:
@@ -104,6 +126,8 @@ class Process:
         try:
             await self._end_tasks()
             self._ended = self._last_report(error)
+            if self._log_file is not None and isinstance(error, Exception):
+                self._log_file.note_end(error)
             await asyncio.gather(self._stored.finish(), self._live.finish())
         finally:
             with suppress(Exception):  # the store may be away; the process ends all the same
@@ -226,6 +250,8 @@ class Process:
             children=list(report.children),
             exchanges=list(report.exchanges),
             published=self.published(),
+            connections=bounded(report.connections),
+            gates=self.gates(),
             identity=identity_of(pid),
         )
         return Identified(self.status_id(), status)

@@ -9,16 +9,18 @@ values each process has an entry of the ``ProcessCache``, which is written seldo
 
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from penstock.connectors.limits import GateReport
 from penstock.errors import mask_urls
 from penstock.live import BEAT_S, ProcessCache
 from penstock.publish import PublishedCounts
 from penstock.runtime.identity import has_ended
+from penstock.runtime.reports import ConnectionReport
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import PROCESSES
@@ -80,6 +82,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """The processes that it supervises."""
     exchanges: tuple[ExchangeActivity, ...] = ()
     """What it receives of exchanges."""
+    connections: Sequence[ConnectionReport] = ()
+    """Its connections to streams."""
 
 
 class ProcessStatus(Struct, frozen=True, kw_only=True):
@@ -110,6 +114,10 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
     """The processes that it supervises."""
     exchanges: list[ExchangeActivity] = []
     """What it receives of exchanges; empty in statuses of earlier versions."""
+    connections: list[ConnectionReport] = []
+    """Its connections to streams."""
+    gates: Mapping[str, GateReport] = {}
+    """Its requests, by exchange."""
     identity: str = ""
     """What its own machine knows it by; see ``identity_of``."""
 

@@ -70,7 +70,7 @@ class Connection:
         self.books = BookSet(dialect.books, restarts, self._issue, keep_levels=keep_levels)
         for wanted in subscriptions:
             self._add_books(self._wanted.add(wanted))
-        limits = dialect.limits
+        limits = self.limits = dialect.limits
         self._ping_every_ns = round(limits.ping_every_s * SECOND_NS) if limits.ping else 0
         self.state: State = "disconnected"
         self.reconnects: Counter[str] = Counter()

@@ -88,6 +88,7 @@ class Shard(ShardConnections):
             self._commands.append((number, Close("not wanted any more")))
             return
         member.opened_ns = member.last_message_ns = at_ns
+        member.history.opened(at_ns)
         life_s = self.plan.rotate_after_s * (1 - _SPREAD * self._random())
         member.rotate_at_ns = at_ns + round(life_s * SECOND_NS)
         member.connection.opened(at_ns)
@@ -103,6 +104,7 @@ class Shard(ShardConnections):
         connection, now_ns = member.connection, at_ns[-1]
         connection.received_many(frames, at_ns)
         member.last_message_ns = now_ns
+        member.history.messages += len(frames)
         if self.deduplicator.enabled:
             self._deduplicate_member(member)
         if connection.commands:
@@ -126,6 +128,8 @@ class Shard(ShardConnections):
             if handover is not None and number == handover.old:
                 # It closed before the handover was complete: only the new connection is left.
                 self._handover = None
+                member.history.closed(reason, at_ns)
+                self.members[handover.new].history.replaces(member.history, reason)
                 self._forget(member, at_ns)
             else:
                 member.lost(reason, at_ns)
@@ -331,6 +335,7 @@ class Shard(ShardConnections):
         self._handover, self._failed_rotations = None, 0
         self.stats.rotations[handover.reason] += 1
         old = self.members[handover.old]
+        new.history.replaces(old.history, handover.reason)
         if old is self.primary:
             self._make_primary(new, at_ns)
         self._leave(old, handover.reason)

@@ -8,6 +8,7 @@ from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.streaming.connection import QUARANTINED, Connection
 from penstock.streaming.dialect import Malformed, Refusal
+from penstock.streaming.history import ConnectionHistory
 from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS
 from penstock.streaming.subscription_failures import SubscriptionFailure
 from penstock.streaming.wanted import StreamKey
@@ -87,6 +88,7 @@ class ShardConnection:
     """Whether it is being closed."""
     joining: dict[Symbol, int] = field(default_factory=dict)
     """Books that wait for the primary's copies to reach them, and until when."""
+    history: ConnectionHistory = field(default_factory=ConnectionHistory)
 
     @property
     def live(self) -> bool:
@@ -124,4 +126,5 @@ class ShardConnection:
     def lost(self, reason: str, at_ns: int) -> None:
         """Handle a lost socket; the connection reconnects by itself."""
         self.opened_ns = self.rotate_at_ns = None
+        self.history.closed(reason, at_ns)
         self.connection.closed(reason, at_ns)

@@ -7,7 +7,9 @@ one handler on stderr, so that there is one format to parse.
 import logging
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -21,13 +23,15 @@ from penstock.telemetry.printable import printable, printable_json
 
 __all__ = [
     "configure_logging",
+    "hidden_from_stderr",
     "log_error",
     "log_facts",
     "log_info",
+    "log_is_configured",
     "logs_json",
 ]
 
-_OWN = "penstock"
+OWN = "penstock"
 
 
 def log_facts(fact: Fact) -> None:
@@ -47,12 +51,12 @@ def log_facts(fact: Fact) -> None:
 
 def log_info(event: str, **fields: object) -> None:
     """Write one structured info line."""
-    structlog.get_logger(_OWN).info(event, **fields)
+    structlog.get_logger(OWN).info(event, **fields)
 
 
 def log_error(event: str, **fields: object) -> None:
     """Write one structured error line."""
-    structlog.get_logger(_OWN).error(event, **fields)
+    structlog.get_logger(OWN).error(event, **fields)
 
 
 def logs_json() -> bool:
@@ -67,11 +71,6 @@ class _Style:
 def configure_logging(style: str, level: Level = "info") -> None:
     """Send everything to stderr: ``human`` for a terminal, ``json`` for machines."""
     _Style.now = style
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", key="ts"),
-    ]
     renderer: list[Processor] = [
         _printable,
         # Its default formatter prints local variables, with secrets among them.
@@ -79,25 +78,17 @@ def configure_logging(style: str, level: Level = "info") -> None:
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         ),
     ]
-    if style == "json":
-        renderer = [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_to_json),
-        ]
-    handler = _ToStderr()
-    handler.setFormatter(
-        _Masking(
-            foreign_pre_chain=[*shared, _name_of_logger, structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
-        )
-    )
+    handler = ToStderr()
+    handler.setFormatter(json_formatter() if style == "json" else _formatter(renderer))
+    # Of the handler, since a file may have more than stderr.
+    handler.setLevel(level.upper())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # What libraries log below a warning is for their developers.
     root.setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-    logging.getLogger(_OWN).setLevel(level.upper())
+    logging.getLogger(OWN).setLevel(level.upper())
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
@@ -109,6 +100,50 @@ def configure_logging(style: str, level: Level = "info") -> None:
     )
 
 
+def json_formatter() -> logging.Formatter:
+    """Formats lines as JSON, with the time, level and event first."""
+    return _formatter(
+        [
+            structlog.processors.format_exc_info,
+            _ordered,
+            structlog.processors.JSONRenderer(serializer=_to_json),
+        ]
+    )
+
+
+def _formatter(renderer: Sequence[Processor]) -> logging.Formatter:
+    return _Masking(
+        foreign_pre_chain=[*_shared(), _name_of_logger, structlog.stdlib.ExtraAdder()],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+    )
+
+
+def _shared() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", key="ts"),
+    ]
+
+
+def log_is_configured() -> bool:
+    """Whether this process logs as ``configure_logging`` says."""
+    return any(isinstance(each, ToStderr) for each in logging.getLogger().handlers)
+
+
+_hidden: ContextVar[bool] = ContextVar("hidden", default=False)
+
+
+@contextmanager
+def hidden_from_stderr(hidden: bool) -> Iterator[None]:
+    """Write lines only where they are kept, if they would break what is drawn on the terminal."""
+    before = _hidden.set(hidden)
+    try:
+        yield
+    finally:
+        _hidden.reset(before)
+
+
 class _Masking(structlog.stdlib.ProcessorFormatter):
     """Formats lines without the passwords in URLs, also those of libraries and tracebacks."""
 
@@ -116,8 +151,12 @@ class _Masking(structlog.stdlib.ProcessorFormatter):
         return mask_urls(super().format(record))
 
 
-class _ToStderr(logging.StreamHandler[TextIO]):
+class ToStderr(logging.StreamHandler[TextIO]):
     """Writes to the current ``sys.stderr``, which a terminal view replaces."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Leave out what is hidden."""
+        return not _hidden.get() and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -127,6 +166,11 @@ class _ToStderr(logging.StreamHandler[TextIO]):
         """Ignore a closed terminal, a broken pipe or a full disk: they must not end the process."""
         if not isinstance(sys.exception(), OSError) and not sys.stderr.closed:
             super().handleError(record)
+
+
+def _ordered(_: object, __: str, event: EventDict) -> EventDict:
+    first = {name: event[name] for name in ("ts", "level", "event") if name in event}
+    return {**first, **event}
 
 
 def _name_of_logger(_: object, __: str, event: EventDict) -> EventDict:
@@ -142,7 +186,7 @@ def _log_crash(
     if issubclass(kind, KeyboardInterrupt) or error is None:
         sys.__excepthook__(kind, error or kind(), trace)
         return
-    structlog.get_logger(_OWN).critical("crashed", exc_info=(kind, error, trace))
+    structlog.get_logger(OWN).critical("crashed", exc_info=(kind, error, trace))
 
 
 def _printable(_: object, __: str, event: EventDict) -> EventDict:

@@ -15,6 +15,7 @@ from random import random
 
 from penstock.clock import wait_for
 from penstock.collect.batching import flushing_by
+from penstock.collect.connections import connections_of, feed_connection
 from penstock.collect.facts import ConnectionOpened, StreamStalled
 from penstock.collect.feed_session import FeedOptions, FeedSession
 from penstock.collect.session import Session, SessionHooks
@@ -26,6 +27,7 @@ from penstock.market.channels import TICKERS, check
 from penstock.market.events import Disconnect, Event, Ticker
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
+from penstock.runtime.reports import ConnectionReport
 from penstock.streaming.facts import StreamsRefused
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectLimiter
@@ -113,6 +115,13 @@ class ExchangeTickers:
         heard_ns = [ticker.received_at_ns for ticker in self.entries.latest()]
         oldest_s = (self._clock.now_ns() - min(heard_ns)) / 1e9 if heard_ns else None
         return ExchangeMeasured(self.received, dict(self.entries.statuses()), oldest_s)
+
+    def connections(self) -> list[ConnectionReport]:
+        """The connections of its streams."""
+        streams, name, now_ns = self._streams, self._exchange.name, self._clock.now_ns()
+        if isinstance(streams, FeedSession):
+            return [feed_connection(name, streams.feed_state, now_ns)]
+        return [] if streams is None else connections_of(name, streams.shards, now_ns)
 
     def write_again(self) -> None:
         """Write the last tick of each symbol, and all entries, since the store has lost them."""

@@ -1,15 +1,17 @@
 """Collects the ticks of symbols, of any number of exchanges, into the tick cache."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
+from penstock.connectors.limits import GateReport
 from penstock.errors import PenstockError
 from penstock.exchanges.base import Exchange
 from penstock.live import ProcessType
 from penstock.market.symbol import Symbol
+from penstock.runtime.reports import ConnectionReport
 from penstock.runtime.status import ExchangeActivity
 from penstock.telemetry import Listener, log_facts
 from penstock.tickers.credentials import CredentialProvider, access_to
@@ -89,6 +91,14 @@ class LiveTickerCollector:
             ExchangeActivity(exchange=name, messages=each.received, markets=len(each.wanted))
             for name, each in sorted(self._exchanges.items())
         )
+
+    def connections(self) -> list[ConnectionReport]:
+        """Its connections, of all exchanges."""
+        return [found for each in self._exchanges.values() for found in each.connections()]
+
+    def gates(self) -> Mapping[str, GateReport]:
+        """What is known of its requests, by exchange."""
+        return self._services.gateways.reports() if self._services is not None else {}
 
     async def start_collection(self) -> None:
         """Start to collect all symbols, and wait until each was attempted, for a few seconds.

@@ -4,8 +4,9 @@ A value is a JSON document under a key of its own, which Redis expires. A batch 
 or a pipeline of them, which also publishes what changed. Ages are measured by Redis's clock.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -19,9 +20,10 @@ from penstock.storage.cache.values import LiveValue
 from penstock.storage.cache.watching import Deliver
 
 try:
+    from hiredis import pack_command
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, SSLConnection
     from redis.asyncio.cluster import ClusterNode
-    from redis.asyncio.connection import Connection
+    from redis.asyncio.connection import AbstractConnection, Connection
     from redis.asyncio.retry import Retry
     from redis.asyncio.sentinel import Sentinel
     from redis.backoff import NoBackoff
@@ -39,6 +41,21 @@ _PING_S, _SILENT_NS = 5.0, 12_000_000_000
 """While nothing changes the connection is tested; after so much silence it counts as lost."""
 _MEASURE_NS = 60_000_000_000
 """How often the difference between Redis's clock and this process's is measured."""
+
+
+class _Packing(AbstractConnection):
+    """Encodes commands in C: those of a batch have a key for each of its values."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        return [pack_command(args)]
+
+
+class _PlainConnection(_Packing, Connection):
+    pass
+
+
+class _TlsConnection(_Packing, SSLConnection):
+    pass
 
 
 class _Stored(Struct, gc=False):
@@ -62,7 +79,7 @@ def open_url(url: str, clock: Clock, timeout_s: float) -> "RedisBackend":
     """``redis://…``, ``rediss://…``: see ``redis_urls``."""
     address = parse(url)
     client, *others = _clients(address, timeout_s)
-    return RedisBackend(client, others, address, clock)
+    return RedisBackend(client, others, address, clock, timeout_s)
 
 
 def _clients(address: RedisAddress, timeout_s: float) -> list[Any]:
@@ -86,8 +103,9 @@ def _clients(address: RedisAddress, timeout_s: float) -> list[Any]:
         )
         return [sentinels.master_for(address.service), *sentinels.sentinels]
     [(host, port)] = address.hosts[:1]
+    options["socket_timeout"] = None  # `_in_time` limits whole calls, which is cheaper
     pool = BlockingConnectionPool(
-        _CONNECTIONS, timeout_s, SSLConnection if address.tls else Connection,
+        _CONNECTIONS, timeout_s, _TlsConnection if address.tls else _PlainConnection,
         host=host, port=port, **options,
     )  # fmt: skip
     return [Redis.from_pool(pool)]
@@ -103,11 +121,17 @@ class RedisBackend:
     """One client, whose connections are opened when they are needed."""
 
     def __init__(
-        self, client: Any, others: Sequence[Any], address: RedisAddress, clock: Clock
+        self,
+        client: Any,
+        others: Sequence[Any],
+        address: RedisAddress,
+        clock: Clock,
+        timeout_s: float,
     ) -> None:
         # Any: a client of a server or of a cluster, which have no common type.
         self._client, self._others, self._clock = client, others, clock
         self._prefix, self._where = address.prefix, address.where
+        self._timeout_s = timeout_s
         self._has_pipelines = address.kind != "cluster"
         self._ahead_ms: int | None = None
         """Redis's clock minus this process's, at least."""
@@ -118,12 +142,12 @@ class RedisBackend:
         return self._where
 
     async def open(self) -> None:
-        with self._failures_named():
+        async with self._in_time():
             await self._client.ping()
 
     async def put(self, space: str, values: Sequence[LiveValue]) -> int:
         calls = [self._put_call(space, part) for part in _parts(values)]
-        with self._failures_named():
+        async with self._in_time():
             if len(calls) == 1 or not self._has_pipelines:
                 return self._counted([await self._client.eval(*call) for call in calls])
             pipeline = self._client.pipeline(transaction=False)
@@ -161,7 +185,7 @@ class RedisBackend:
 
     async def get(self, space: str, keys: Sequence[str]) -> list[LiveValue | None]:
         found = list[LiveValue | None]()
-        with self._failures_named():
+        async with self._in_time():
             for part in _parts(keys):
                 names = self._keys(space, part)
                 now_ms, documents = await self._client.eval(READ, len(names), *names)
@@ -169,7 +193,7 @@ class RedisBackend:
         return found
 
     async def find(self, space: str) -> list[LiveValue]:
-        with self._failures_named():
+        async with self._in_time():
             members = await self._client.smembers(f"{self._prefix}:{space}")
             keys = [member.decode(errors="replace") for member in members]
             found = await self.get(space, keys)
@@ -178,7 +202,7 @@ class RedisBackend:
         return [value for value in found if value is not None]
 
     async def remove(self, space: str, keys: Sequence[str]) -> None:
-        with self._failures_named():
+        async with self._in_time():
             await self._each(REMOVE, space, keys)
 
     async def _each(self, script: str, space: str, keys: Sequence[str]) -> None:
@@ -187,7 +211,7 @@ class RedisBackend:
             await self._client.eval(script, len(names), *names)
 
     async def now_ms(self) -> int:
-        with self._failures_named():
+        async with self._in_time():
             # Of the server that has the keys: in a cluster they differ.
             now_ms, _ = await self._client.eval(READ, 2, *self._keys("", ["-"]))
             return int(now_ms)
@@ -198,7 +222,8 @@ class RedisBackend:
 
     async def _watch(self, space: str, deliver: Deliver) -> None:
         async with self._client.pubsub() as messages:
-            await messages.subscribe(f"{self._prefix}:{space}")
+            async with self._in_time():
+                await messages.subscribe(f"{self._prefix}:{space}")
             ahead_ms, measured_ns = 0, 0
             heard_ns = self._clock.monotonic_ns()
             while True:
@@ -222,6 +247,16 @@ class RedisBackend:
     async def close(self) -> None:
         for client in (self._client, *self._others):
             await client.aclose()
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Limit the time of a call, and name its failures."""
+        with self._failures_named():
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    yield
+            except TimeoutError as error:
+                raise StoreUnreachable(self.where, "gave no answer in time") from error
 
     @contextmanager
     def _failures_named(self) -> Iterator[None]:

@@ -6,10 +6,9 @@ received then, reads their key ranges from all slots, and drops what was receive
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Protocol
 
 from penstock.storage.log import (
     EVERYTHING,
@@ -24,6 +23,7 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
+from penstock.storage.log.following import SlotFollower
 from penstock.storage.log.index import (
     find_batches,
     find_streams,
@@ -32,17 +32,9 @@ from penstock.storage.log.index import (
     lowest_key,
     number_before,
 )
-from penstock.storage.log.key_values import KeyValues
+from penstock.storage.log.key_values import KeyValues, Slots
 from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
-
-
-class Slots(Protocol):
-    """All slots by name, each opened for reading and up to date."""
-
-    def current(self) -> dict[str, KeyValues]: ...
-
-    def close(self) -> None: ...
 
 
 class MergedReader:
@@ -150,6 +142,14 @@ class MergedReader:
         stream_id = None if kv is None else find_streams(kv).get(stream)
         return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
 
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        kv = self._slots.current().get(slot)
+        ids = {} if kv is None else find_streams(kv)
+        return kv is None or any(
+            stream not in ids or kv.get(keys.prefix(b"r", ids[stream]) + key) is None
+            for stream, key in records.items()
+        )
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):
             return list(records)
@@ -157,6 +157,9 @@ class MergedReader:
         span = Span(min(found), keys.key_after(max(found)))
         shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
         return [shown.get(stored.key, stored) for stored in records]
+
+    def follower(self) -> SlotFollower:
+        return SlotFollower(self._slots)
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]

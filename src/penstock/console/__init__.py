@@ -1,0 +1,8 @@
+"""The console: a web page that shows what a fleet collects, what is missing, and why.
+
+The page reads everything from the API. This package has only its files and serves them.
+"""
+
+from penstock.console.assets import STATIC, ConsoleFiles
+
+__all__ = ["STATIC", "ConsoleFiles"]

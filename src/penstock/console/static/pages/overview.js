@@ -38,7 +38,7 @@ export function mount(root, ctx) {
   };
   const line = sparkline({ label: "Messages per second over the last ten minutes", height: 150, axis: true });
   const exchanges = exchangeTable(ctx);
-  const alerts = h("ul", { class: "alerts" });
+  const alerts = h("ul", { class: "alerts", tabindex: 0, "aria-label": "Alerts" });
   const disk = diskPart();
   const content = h("div", { class: "stack", hidden: true },
     h("div", { class: "stats" }, ...Object.values(stats).map((one) => one.element)),

@@ -79,7 +79,7 @@ export function table(options) {
     return h("th", { scope: "col", class: cellClass(column), title: column.hint, "data-column": column.name },
       sortable
         ? h("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) }, column.title)
-        : column.title);
+        : column.title || h("span", { class: "sr-only" }, "Action"));
   });
   const above = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
   const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length }));

@@ -141,6 +141,8 @@ def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -
         if change is not None:
             view.receive("a", change)
     before = document(view).book
+    bids, _ = truth.at(truth.update_id(slots[-1]), 50)
+    assert before.bids == [(str(p), str(q)) for p, q in bids][: len(before.bids)]
     assert max(len(before.bids), len(before.asks)) < 50, "only ten levels a side are known"
 
     view.receive("a", snapshot(truth, slots[-1], 50))

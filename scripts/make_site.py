@@ -63,7 +63,7 @@ def pages() -> dict[str, Page]:
     made[API_PAGE] = Page(API_PAGE, api_reference(document()), DOCS / API_PAGE)
     places = {page.source.resolve(): name for name, page in made.items()}
     for page in made.values():
-        _render(page, places)
+        render(page, places)
     return made
 
 
@@ -96,7 +96,8 @@ def _page_of(link: str) -> str:
     return link.removeprefix("../").lower() if link.startswith("../") else link
 
 
-def _render(page: Page, places: Mapping[Path, str]) -> None:
+def render(page: Page, places: Mapping[Path, str]) -> None:
+    """Make the HTML of a page, and note its headings and links; ``places`` are all pages."""
     reader = MarkdownIt("commonmark", {"html": False, "highlight": _coloured})
     reader.enable(["table", "strikethrough"])
     tokens = reader.parse(page.text)

@@ -1,5 +1,6 @@
 """Fills one gap on request, by the job that the gap watch would create for it."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.coverage.gap_rows import GapRows
@@ -29,16 +30,25 @@ def why_not(gap: GapRow) -> str:
         return "it is filled"
     if gap.state == "unfillable":
         return ": ".join(filter(None, ["the exchange does not serve it", gap.reason]))
+    if reason := _why_unknown(gap.exchange):
+        return reason
+    ids = IdRange(gap.first, gap.last)
+    batch = GapBatch(gap.stream, gap.by, ids, gap.since_ms, gap.until_ms)
     try:
-        registry.load(gap.exchange)
-        ids = IdRange(gap.first, gap.last)
-        batch = GapBatch(gap.stream, gap.by, ids, gap.since_ms, gap.until_ms)
         is_fetched = page_size(gap.stream, gap.by) and new_job(batch) is not None
-    except (UnknownExchange, MissingExtra) as error:
-        return str(error)
     except PenstockError:  # a symbol or candle length that this version does not know
         is_fetched = False
     return "" if is_fetched else f"old records of {gap.channel} cannot be requested"
+
+
+@lru_cache(100)
+def _why_unknown(exchange: str) -> str:
+    """Why an exchange cannot be asked; empty if it can. Finding its module takes a while."""
+    try:
+        registry.load(exchange)
+    except (UnknownExchange, MissingExtra) as error:
+        return str(error)
+    return ""
 
 
 async def fill_gap(job_service: JobService, gaps: GapRows, gap: GapRow) -> Filling:

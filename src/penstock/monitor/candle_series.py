@@ -12,6 +12,7 @@ from msgspec import Struct
 from penstock.market.interval import Interval
 from penstock.monitor.market_documents import Candles
 
+_MS_NS = 1_000_000
 _exact = Context(prec=400).add
 """Adds without rounding: numbers have at most 100 digits."""
 
@@ -49,15 +50,19 @@ class CandleSeries:
 
     def add(self, trades: Iterable[Traded]) -> None:
         """Add trades, each once."""
-        open_of, candles = self.interval.open_of, self._candles
+        candles, interval = self._candles, self.interval
+        since_ns = until_ns = 0
+        candle: _Candle | None = None
         for trade in trades:
-            price = trade.price
-            open_ms = open_of(trade.at_ns // 1_000_000)
-            place, number = (trade.at_ns, trade.id), Decimal(price)
-            amount = Decimal(trade.quantity)
-            candle = candles.get(open_ms)
+            at_ns, price = trade.at_ns, trade.price
+            if not since_ns <= at_ns < until_ns:
+                open_ms = interval.open_of(at_ns // _MS_NS)
+                since_ns, until_ns = open_ms * _MS_NS, interval.next_open(open_ms) * _MS_NS
+                candle = candles.get(open_ms)
+            place, amount = (at_ns, trade.id), Decimal(trade.quantity)
             if candle is None:
-                candles[open_ms] = _Candle(
+                number = Decimal(price)
+                candle = candles[since_ns // _MS_NS] = _Candle(
                     place, place, price, price, price, price, number, number, amount
                 )
                 continue
@@ -65,16 +70,18 @@ class CandleSeries:
                 candle.first, candle.open = place, price
             if place > candle.last:
                 candle.last, candle.close = place, price
-            if number > candle.highest:
-                candle.highest, candle.high = number, price
-            if number < candle.lowest:
-                candle.lowest, candle.low = number, price
+            if price not in (candle.high, candle.low):
+                number = Decimal(price)
+                if number > candle.highest:
+                    candle.highest, candle.high = number, price
+                elif number < candle.lowest:
+                    candle.lowest, candle.low = number, price
             candle.volume = _exact(candle.volume, amount)
 
     def add_candle(self, row: Candles) -> None:
         """Add a shorter candle, or one of the same length."""
         open_ms, open_, high, low, close, volume = row
-        place = (open_ms * 1_000_000, -1)  # before any trade of the same time
+        place = (open_ms * _MS_NS, -1)  # before any trade of the same time
         new = _Candle(
             place, place, open_, close, high, low, Decimal(high), Decimal(low), Decimal(volume)
         )

@@ -16,7 +16,8 @@ from penstock.storage.state import Document, Query, StateStore
 from penstock.storage.state.documents import Condition
 from penstock.storage.state.schema import GAPS
 
-_ORDER = ("exchange", "channel", "symbol", "by", "first")
+_ORDER = ("exchange", "channel", "symbol", "by", "last")
+"""That of an index."""
 _PAGE = 500
 _PART = "@"
 """Separates the id of a row from the position of a part of it."""
@@ -54,7 +55,7 @@ class GapView(Struct, frozen=True, kw_only=True):
 
 
 class Gaps(Struct, frozen=True, kw_only=True):
-    """A page of gaps, by series and position."""
+    """A page of gaps, by series and where they end."""
 
     items: list[GapView]
     more: str | None
@@ -115,7 +116,7 @@ class GapFilter(NamedTuple):
 async def read_gaps(
     store: StateStore, wanted: GapFilter, limit: int, after: str | None = None
 ) -> Gaps:
-    """The gaps of the first ``limit`` rows after one of them, by series and position.
+    """The gaps of the first ``limit`` rows after one of them, by series and where they end.
 
     Raises:
         StorageError: the store failed.
@@ -167,16 +168,16 @@ class _Place(NamedTuple):
     channel: str
     symbol: str
     by: By
-    first: int
+    last: int
     id: str
 
 
 def _token(row: GapRow) -> str:
-    place = _Place(row.exchange, row.channel, row.symbol, row.by, row.first, row.id)
+    place = _Place(*row.stream, row.by, row.last, row.id)
     return msgspec.json.encode(place).decode()
 
 
-async def _rows(store: StateStore, query: Query, after: str | None) -> AsyncIterator[GapRow]:
+async def _rows(store: StateStore, query: Query, after: str | None = None) -> AsyncIterator[GapRow]:
     last: Document | None = None
     if after is not None:
         last = msgspec.json.decode(after, type=_Place)._asdict()
@@ -194,16 +195,18 @@ async def _above(store: StateStore, rows: Sequence[GapRow]) -> list[GapRow]:
     for row in rows:
         first, last = ranges.get((row.stream, row.by), (row.first, row.last))
         ranges[row.stream, row.by] = min(first, row.first), max(last, row.last)
-    query = [
-        [
+    found = []
+    for (stream, by), (first, last) in ranges.items():
+        where = [
             *SeriesFilter(*stream).conditions(),
             Condition("by", "=", by),
+            Condition("last", ">", first),
             Condition("first", ">", first),
             Condition("first", "<=", last),
         ]
-        for (stream, by), (first, last) in ranges.items()
-    ]
-    return [row async for row in _rows(store, query, None)] if query else []
+        # One query for each: together they would be too long for some databases.
+        found += [row async for row in _rows(store, [where])] if first < last else []
+    return found
 
 
 async def _views(store: StateStore, rows: Sequence[GapRow]) -> list[GapView]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.dataset.dataset import Dataset
 
 _MS_NS = 1_000_000
-_MOST_TRADES = 200_000
+_MOST_TRADES = 100_000
 """The most trades that one chart is computed from: they take half a second."""
 _MOST_RECORDED = 20_000
 """The most recorded candles that one chart is made of."""

@@ -14,7 +14,14 @@ from penstock.errors import StorageError
 from penstock.monitor.collected import Collected, collected_from
 from penstock.monitor.config_view import Config, config_of
 from penstock.monitor.gaps import GapCounts
-from penstock.monitor.overview import ConnectorFacts, Overview, OverviewInputs, overview_of
+from penstock.monitor.overview import (
+    ConnectorFacts,
+    DiskView,
+    Overview,
+    OverviewInputs,
+    measured_disk,
+    overview_of,
+)
 from penstock.monitor.processes import Processes, processes_of, readings_of
 from penstock.monitor.rates import POINT_MS, RateSampler
 from penstock.monitor.series import SeriesFilter, read_ordered
@@ -36,6 +43,7 @@ class _Slow(NamedTuple):
     at_ms: int
     statistics: list[StorageStatistics]
     backups: list[BackupOutcome]
+    disk: DiskView | None
 
 
 class FleetMonitor:
@@ -75,6 +83,7 @@ class FleetMonitor:
             statistics=slow.statistics,
             backups=slow.backups,
             alerts=await read_recent_alerts(store, now_ms),
+            own_disk=slow.disk,
             stale_after_s=self._loaded.settings.alerts.stale_after,
         )
         return overview_of(inputs, self.rates)
@@ -139,8 +148,10 @@ class FleetMonitor:
     async def _read_slow(self, store: StateStore, now_ms: int) -> _Slow:
         slow = self._slow
         if slow is None or not 0 <= now_ms - slow.at_ms < _SLOW_MS:
-            slow = _Slow(now_ms, await read_statistics(store), await read_outcomes(store))
-            self._slow = slow
+            statistics, backups = await read_statistics(store), await read_outcomes(store)
+            folder = Path(self._loaded.settings.collect.data_dir)
+            disk = await asyncio.to_thread(measured_disk, folder)
+            slow = self._slow = _Slow(now_ms, statistics, backups, disk)
         return slow
 
 

@@ -14,7 +14,7 @@ from penstock.monitor.overview import DiskView, disks_of
 from penstock.runtime.status import this_machine
 from penstock.stats.statistics import DirectoryStatistics, StorageStatistics
 
-_LAKE, _LOG, _DELTA_LOG = "lake", "log", "_delta_log"
+_LOG = "log"
 _MOST_FINDINGS = 3
 
 
@@ -62,7 +62,8 @@ class Storage(Struct, frozen=True, kw_only=True):
     at_ms: int | None
     """When the sizes were measured; null if no keeper has measured any."""
     datasets: list[DatasetView]
-    log: LogView
+    log: LogView | None
+    """Null if no keeper has measured it."""
     disks: list[DiskView]
     """The one that will be full first comes first."""
     backups: list[BackupFileView]
@@ -138,22 +139,28 @@ def storage_of(
 def _datasets(directories: Iterable[DirectoryStatistics]) -> list[DatasetView]:
     found: dict[str, list[DirectoryStatistics]] = {}
     for each in directories:
-        parts = each.directory.split("/")
-        if len(parts) == 3 and parts[0] == _LAKE and parts[1] != _DELTA_LOG:
-            found.setdefault("/".join(parts[1:]), []).append(each)
+        if each.dataset is not None:
+            found.setdefault(each.dataset, []).append(each)
     return [
         DatasetView(
             name=name,
             bytes=sum(each.size_bytes for each in of_name),
             files=sum(each.files for each in of_name),
-            per_day_bytes=None,
+            per_day_bytes=_growth(of_name),
         )
         for name, of_name in sorted(found.items())
     ]
 
 
-def _log(directories: Sequence[DirectoryStatistics]) -> LogView:
+def _growth(found: Iterable[DirectoryStatistics]) -> float | None:
+    known = [each.growth_bytes_per_day for each in found if each.growth_bytes_per_day is not None]
+    return sum(known) if known else None
+
+
+def _log(directories: Sequence[DirectoryStatistics]) -> LogView | None:
     whole = [each for each in directories if each.directory == _LOG]
+    if not whole:
+        return None
     slots = [each for each in directories if each.directory.count("/") == 1]
     return LogView(
         bytes=sum(each.size_bytes for each in whole),

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { addDecimals, lowerBound, merge, shadeOf, timesOf, withTrade } from "../../../src/penstock/console/static/parts/candle-model.js";
+import { addDecimals, digitsOf, lowerBound, merge, shadeOf, shorten, timesOf, withTrade } from "../../../src/penstock/console/static/parts/candle-model.js";
 import * as heat from "../../../src/penstock/console/static/parts/heat-model.js";
 import { compare, filterRows, sortRows, windowOf } from "../../../src/penstock/console/static/parts/rows.js";
-import { match, path, PAGES } from "../../../src/penstock/console/static/router.js";
+import { documentOf, match, path, PAGES } from "../../../src/penstock/console/static/router.js";
 import { words } from "../../../src/penstock/console/static/api.js";
 
 test("each cell is hit where it is drawn, at any width and scroll position", () => {
@@ -104,4 +104,21 @@ test("an error is told in the server's words, else in words for its status", () 
   assert.equal(words(409, { detail: "It runs." }), "It runs.");
   assert.equal(words(500, null), "The server answered with status 500.");
   assert.match(words(403, {}), /control token/);
+});
+
+test("zeros at the end of prices are left out, and nothing else", () => {
+  assert.equal(shorten("645.28000000", 2), "645.28");
+  assert.equal(shorten("645.20000000", 2), "645.20");
+  assert.equal(shorten("100", 2), "100");
+  assert.equal(shorten("0.00001200", 2), "0.000012");
+  assert.equal(shorten("7.000", 0), "7");
+  assert.equal(digitsOf([[0, "1.50", "2.25000", "1.0", "1.125", "9"]]), 3);
+  assert.equal(digitsOf([]), 2);
+});
+
+test("topics without a socket are read from the API", () => {
+  assert.equal(documentOf("overview"), "/overview");
+  assert.equal(documentOf("jobs"), "/jobs/summary");
+  assert.equal(documentOf("market/binance/BTC/USDT:USDT"), "/market/binance/BTC%2FUSDT%3AUSDT");
+  assert.equal(documentOf("coverage"), null);
 });

@@ -99,7 +99,8 @@ def test_a_slot_that_was_replaced_is_followed_from_the_latest_record(tmp_path: P
     writer.close()
     shutil.rmtree(tmp_path / "log")
     writer = log.writer("a")
-    writer.append([trade(n, NOON + n * SECOND_NS) for n in (8, 9, 10, 11)])
+    for n in (8, 9, 10, 11):
+        writer.append([trade(n, NOON + n * SECOND_NS)])
 
     found = [each.event.id for each in follower.new(SECOND_NS)]
 

@@ -41,6 +41,7 @@ export function mount(root, ctx) {
   let found = null;
   let filter = "";
   let changedMs = -1;
+  let isFirst = true;
   /** @type {AbortController | null} */
   let loading = null;
 
@@ -58,7 +59,7 @@ export function mount(root, ctx) {
   });
   const days = chooser({
     label: "Days", name: "days", value: String(place.days),
-    options: [14, 30, 60, 90].map((value) => ({ value: String(value), text: `${value} d` })),
+    options: [1, 14, 30, 60, 90].map((value) => ({ value: String(value), text: daysText(value) })),
     change: (value) => go({ days: Number(value), day: null, hour: null }),
   });
   const view = chooser({
@@ -83,7 +84,7 @@ export function mount(root, ctx) {
     place = { ...place, ...changes };
     days.set(place.day === null ? String(place.days) : "");
     ctx.setQuery({
-      days: place.days === 60 ? null : String(place.days), day: place.day === null ? null : utcDay(place.day),
+      days: place.days === 60 ? null : String(place.days), day: place.day === null && place.hour === null ? null : utcDay(place.day ?? place.hour),
       hour: place.hour === null ? null : utcTime(place.hour).slice(0, 2),
       exchange: place.exchange, symbol: place.symbol, channel: place.channel,
     });
@@ -111,9 +112,12 @@ export function mount(root, ctx) {
     loading?.abort();
     const mine = (loading = new AbortController());
     const today = Math.floor(ctx.now() / DAY_MS) * DAY_MS;
-    const range = place.day === null
-      ? { from: today - (place.days - 1) * DAY_MS, until: today + DAY_MS, step: "day" }
-      : { from: place.day, until: place.day + DAY_MS, step: "hour" };
+    const hour = Math.floor(ctx.now() / HOUR_MS) * HOUR_MS;
+    const range = place.day !== null
+      ? { from: place.day, until: place.day + DAY_MS - 1, step: "hour" }
+      : place.days === 1
+        ? { from: hour - 23 * HOUR_MS, until: hour + HOUR_MS - 1, step: "hour" }
+        : { from: today - (place.days - 1) * DAY_MS, until: today + DAY_MS - 1, step: "day" };
     try {
       /** @type {Series[]} */
       const series = [];
@@ -123,6 +127,9 @@ export function mount(root, ctx) {
         page = await ctx.api.get("/coverage/map", { ...range, limit: PAGE, after: page.more }, mine.signal);
         series.push(...page.series);
       }
+      const isYoungest = isFirst && !ctx.query.has("days") && place.day === null && isYoung({ ...page, series });
+      isFirst = false;
+      if (isYoungest) return go({ days: 1 });
       found = { ...page, series };
       show();
     } catch (error) {
@@ -160,7 +167,7 @@ export function mount(root, ctx) {
   }
 
   function showCrumbs() {
-    const parts = [crumb("days", `${place.days} days`, place.day === null ? null : () => go({ day: null, hour: null }))];
+    const parts = [crumb("days", place.days === 1 ? "last 24 hours" : `${place.days} days`, place.day === null && place.hour === null ? null : () => go({ day: null, hour: null }))];
     if (place.day !== null) parts.push(crumb("day", utcDay(place.day), place.hour === null ? null : () => go({ hour: null })));
     if (place.hour !== null) parts.push(crumb("hour", `${utcTime(place.hour).slice(0, 5)}–${utcTime(place.hour + HOUR_MS).slice(0, 5)} UTC`, null));
     if (place.symbol) {
@@ -204,6 +211,19 @@ function crumb(name, text, run) {
   return run
     ? h("button", { type: "button", class: "crumb", "data-crumb": name, onclick: run }, text)
     : h("span", { class: "crumb", "data-crumb": name, "aria-current": "true" }, text);
+}
+
+/** @param {number} days */
+function daysText(days) {
+  return days === 1 ? "24 h" : `${days} d`;
+}
+
+/**
+ * Whether a map of days has something in its last two columns only: hours show more then.
+ * @param {{columns: number, series: Series[]}} map
+ */
+export function isYoung({ columns, series }) {
+  return columns > 2 && series.length > 0 && series.every(({ cells }) => /^\.*$/.test(cells.slice(0, columns - 2)));
 }
 
 /**

@@ -7,7 +7,7 @@
 
 import { ago, decimal, setTime, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { INTERVALS, merge, withTrade } from "../parts/candle-model.js";
+import { digitsOf, INTERVALS, merge, shorten, withTrade } from "../parts/candle-model.js";
 import { candleChart } from "../parts/candles.js";
 import { card, chooser } from "../parts/card.js";
 import { depthChart } from "../parts/depth.js";
@@ -59,7 +59,8 @@ async function loadMarkets(root, ctx, choose) {
     const { items } = await ctx.api.get("/collected");
     choose.update(items);
     if (ctx.params.symbol || !root.isConnected) return;
-    if (items.length) return ctx.navigate(path("market", items[0].exchange, items[0].symbol), { replace: true });
+    const first = items.find((/** @type {any} */ one) => one.symbol.startsWith("BTC/")) ?? items[0];
+    if (first) return ctx.navigate(path("market", first.exchange, first.symbol), { replace: true });
     const place = root.querySelector("[data-place=empty]");
     if (place) replace(place, h("div", { class: "card" }, emptyState({
       title: "No market is collected yet",
@@ -82,8 +83,9 @@ function mountMarket(root, ctx, choose) {
   const { exchange, symbol } = ctx.params;
   const facts = factsPart(ctx);
   const depthHost = h("div", { class: "depth", "data-chart": "depth", role: "img", "aria-label": "Depth: sums of bids and asks by price" });
+  const noBook = h("div", { class: "cover" }, emptyState({ title: "No order book", text: "It appears with the first snapshot of the book." }));
   const trades = tape();
-  const noTrades = h("div", { hidden: true }, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
+  const noTrades = h("div", {}, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
   const candles = candlesPart(ctx);
   const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval(), ctx) }, icon("copy"), "Copy as Python");
   const problem = h("div", {});
@@ -94,7 +96,7 @@ function mountMarket(root, ctx, choose) {
     h("div", { class: "grid market-grid" },
       candles.element,
       h("div", { class: "stack" },
-        card({ title: "Depth", sub: facts.levels, name: "depth" }, h("div", { class: "card-body" }, depthHost)),
+        card({ title: "Depth", sub: facts.levels, name: "depth" }, h("div", { class: "card-body depth-place" }, depthHost, noBook)),
         card({ title: "Tape", sub: "UTC", name: "tape" }, trades.element, noTrades))));
 
   /** @type {Awaited<ReturnType<typeof depthChart>> | null} */
@@ -118,6 +120,7 @@ function mountMarket(root, ctx, choose) {
       trades.add(now.trades ?? [], missed);
       noTrades.hidden = !trades.isEmpty();
       candles.live(now);
+      noBook.hidden = Boolean(now.book?.bids.length || now.book?.asks.length);
       if (now.book) depth?.update(now.book);
       draw();
     },
@@ -183,7 +186,7 @@ function candlesPart(ctx) {
 
   const legend = h("p", { class: "legend", "data-field": "candle" }, " ");
   const host = h("div", { class: "candles", "data-chart": "candles", role: "img", "aria-label": `Candles of ${symbol}` });
-  const nothing = h("div", { class: "candles-empty", hidden: true });
+  const nothing = h("div", { class: "cover", hidden: true });
   const source = h("span", {});
   const intervals = chooser({
     label: "Interval", name: "interval", value: interval,
@@ -243,8 +246,9 @@ function candlesPart(ctx) {
     if (gap && !candle) {
       setText(legend, `Hole: ${gap.reason || "no reason known"} (${gap.state})`);
     } else if (candle) {
-      const [at, open, high, low, close, volume] = candle;
-      setText(legend, `${utc(at)}  O ${decimal(open)}  H ${decimal(high)}  L ${decimal(low)}  C ${decimal(close)}  V ${decimal(volume)}${gap ? `  · hole: ${gap.reason}` : ""}`);
+      const digits = digitsOf(candles);
+      const [open, high, low, close, volume] = candle.slice(1).map((text) => decimal(shorten(String(text), digits)));
+      setText(legend, `${utc(candle[0])}  O ${open}  H ${high}  L ${low}  C ${close}  V ${volume}${gap ? `  · hole: ${gap.reason}` : ""}`);
     }
   }
 

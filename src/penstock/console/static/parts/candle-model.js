@@ -100,6 +100,27 @@ export function decimalsOf(text) {
 }
 
 /**
+ * How many decimals the prices of candles need: zeros at the end are not counted.
+ * @param {Candle[]} candles
+ */
+export function digitsOf(candles) {
+  const prices = candles.slice(-50).flatMap((one) => one.slice(1, 5).map(String));
+  return Math.min(12, Math.max(2, ...prices.map((text) => decimalsOf(shorten(text, 0)))));
+}
+
+/**
+ * A decimal without the zeros at its end, down to some decimals: the same number.
+ * @param {string} text
+ * @param {number} digits
+ */
+export function shorten(text, digits) {
+  let end = text.length;
+  const least = text.length - decimalsOf(text) + digits;
+  while (decimalsOf(text) && end > least && text[end - 1] === "0") end -= 1;
+  return text.slice(0, text[end - 1] === "." ? end - 1 : end);
+}
+
+/**
  * Two lists of candles as one: later ones replace those of the same time.
  * @param {Candle[]} old
  * @param {Candle[]} fresh

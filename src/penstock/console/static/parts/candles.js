@@ -8,7 +8,7 @@
 // hover(candle | null, gap | null): what is under the pointer; null when there is none.
 
 import { colour, onTheme } from "../theme.js";
-import { decimalsOf, lowerBound, shadeOf, timesOf } from "./candle-model.js";
+import { digitsOf, lowerBound, shadeOf, timesOf } from "./candle-model.js";
 import { font } from "./sparkline.js";
 
 /** @typedef {import("./candle-model.js").Candle} Candle */
@@ -79,12 +79,12 @@ export async function candleChart(host, { hover }) {
       candles = all;
       gaps = holes;
       step = stepMs;
-      const digits = Math.min(10, Math.max(0, ...all.slice(-50).map((one) => decimalsOf(one[4]))));
+      const digits = digitsOf(all);
       series.applyOptions({ priceFormat: { type: "price", precision: digits, minMove: 10 ** -digits } });
       chart.applyOptions({ timeScale: { secondsVisible: step < 60_000 } });
       drawAll();
       if (isOther && times.length) {
-        const seen = Math.min(times.length, Math.max(40, Math.floor(host.clientWidth / 8)));
+        const seen = Math.max(40, Math.floor(host.clientWidth / 8));
         chart.timeScale().setVisibleLogicalRange({ from: times.length - seen, to: times.length + 4 });
       }
     },

@@ -14,6 +14,11 @@ import { table } from "./table.js";
 
 const MOST = 500;
 const STATES = [{ value: "open", text: "Open" }, { value: "unfillable", text: "Cannot be filled" }, { value: "filled", text: "Filled" }, { value: "", text: "All" }];
+const CAUSES = /** @type {Record<string, string>} */ ({
+  lost: "not received although the connection was open", missing: "missing between the candles that came", damaged: "lost with a damaged file of the log",
+  disconnected: "the connection was lost", asked_anew: "the stream was subscribed again", book: "the book was wrong and was fetched again",
+  removed: "the stream was removed", stopped: "the collector was stopped", not_running: "no collector ran", not_collected: "the stream was not collected",
+});
 const ORIGINS = /** @type {Record<string, string>} */ ({ ours: "ours", exchange: "the exchange's", unknown: "unknown" });
 
 /**
@@ -74,7 +79,7 @@ export function holes(ctx, { scope, words }) {
       },
       { name: "origin", title: "Whose", value: (gap) => gap.origin, text: (gap) => ORIGINS[gap.origin] ?? gap.origin },
       {
-        name: "reason", title: "Why", wide: true, value: (gap) => gap.reason || gap.cause,
+        name: "reason", title: "Why", wide: true, value: reasonOf,
         paint: (cell, gap) => {
           if (!cell.firstChild) cell.append(h("span", { class: "reason" }));
           setText(/** @type {Element} */ (cell.firstChild), reasonOf(gap));
@@ -153,7 +158,7 @@ function shownState(gap, made) {
  * @param {any} gap
  */
 export function reasonOf(gap) {
-  const why = gap.reason || gap.cause || "no reason known";
+  const why = gap.reason || CAUSES[gap.cause] || gap.cause || "no reason known";
   if (gap.state === "filled") return gap.source ? `${why} · filled from ${gap.source}` : why;
   return gap.why_not && gap.why_not !== why ? `${why} · ${gap.why_not}` : why;
 }

@@ -92,7 +92,7 @@ function mountList(root, ctx) {
   function showStats({ counts = {}, items = [], paused }) {
     const waits = (counts.queued ?? 0) + (counts.waiting_rate_limit ?? 0);
     const rests = paused ?? items.filter(CHOICES.paused).length;
-    stats.running.update({ value: count(counts.running ?? 0), note: counts.running ? "" : "start one: penstock work" });
+    stats.running.update({ value: count(counts.running ?? 0), note: counts.running ? "by workers" : "none at this moment" });
     stats.waiting.update({ value: count(waits), note: counts.waiting_rate_limit ? `${count(counts.waiting_rate_limit)} for budget` : "" });
     stats.failed.update({ value: count(counts.failed ?? 0), note: counts.failed ? "look at the last error" : "none", kind: counts.failed ? "bad" : "" });
     stats.paused.update({ value: count(rests), note: rests ? "resume when you like" : "none" });

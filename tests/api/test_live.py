@@ -82,12 +82,13 @@ async def watching(api: Client, *topics: str, **headers: str) -> AsyncIterator[W
 
 
 async def test_the_first_message_tells_what_the_server_is(api: Client) -> None:
+    before_ms = api.app_state.clock.now_ms()
     async with watching(api) as watcher:
         hello = await watcher.next()
 
     assert (hello["topic"], hello["version"]) == ("hello", __version__)
     assert hello["scope"] == "control"
-    assert hello["started_ms"] <= hello["at_ms"]
+    assert hello["started_ms"] <= before_ms <= hello["at_ms"]
 
 
 async def test_a_document_is_exactly_that_of_the_route(api: Client) -> None:

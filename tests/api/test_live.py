@@ -66,9 +66,11 @@ class Watcher:
         await self.socket.send_json({"watch": topics})
 
     async def closed(self) -> int | None:
-        while (await self.socket.receive(timeout=PATIENCE_S)).type is aiohttp.WSMsgType.TEXT:
-            pass
-        return self.socket.close_code
+        for _ in range(40):  # a beat every half second, at least
+            message = await self.socket.receive(timeout=PATIENCE_S)
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                return self.socket.close_code
+        raise AssertionError("it is still open")
 
 
 @asynccontextmanager

@@ -20,11 +20,11 @@ help: ## List the commands
 
 setup: $(READY) ## Create .venv with everything the project and its tests need
 
-$(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt
+$(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py
 	PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints.txt -e .
 	@touch $(DEMO) $(READY)
 
-$(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap.txt
+$(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py
 	@echo "Installing what the demo needs into $(VENV)."
 	@PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints-demo.txt -e .
 	@touch $(DEMO)
@@ -116,9 +116,10 @@ soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; S
 chaos-rotation: $(READY) ## Replace connections every five seconds under load, and judge; SECONDS=600 RATE=6000
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s -m sample tests/chaos/test_rotation.py $(ARGS)
 
-docs: $(READY) ## Regenerate docs/cli.md, data.md, logs.md and settings.md
+docs: $(READY) ## Regenerate docs/cli.md, data.md, logs.md and settings.md, and build the site in build/site
 	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python scripts/make_site.py
 
 clean: ## Remove everything that was generated
-	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs build dist src/penstock/console/static/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Write constraints-demo.txt: the part of constraints.txt that `penstock demo` needs.
 
-That is what the package requires without extras, and what builds it. Run it in the environment of
-constraints.txt, whenever a pin there or a dependency in pyproject.toml changes.
+That is what the package requires with the extra `api`, for the console, and what builds it. Run it
+in the environment of constraints.txt, whenever a pin there or a dependency in pyproject.toml
+changes.
 """
 
 import re
@@ -15,7 +16,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 LOCK, DEMO_LOCK = ROOT / "constraints.txt", ROOT / "constraints-demo.txt"
-_HEAD = "# Written by scripts/make_demo_lock.py, from constraints.txt.\n"
+_LEFT_OUT = "polyfactory"
+"""litestar makes examples with it, which the API does not use; it requires 15 MB of Faker."""
+_HEAD = f"# Written by scripts/make_demo_lock.py, from constraints.txt.\n# Left out: {_LEFT_OUT}\n"
 
 
 def needed(requirements: Iterable[str]) -> set[str]:
@@ -25,7 +28,7 @@ def needed(requirements: Iterable[str]) -> set[str]:
     while waiting:
         requirement = waiting.pop()
         extras = frozenset(requirement.extras)
-        if (requirement.name, extras) in found:
+        if (requirement.name, extras) in found or requirement.name == _LEFT_OUT:
             continue
         found.add((requirement.name, extras))
         for each in map(Requirement, requires(requirement.name) or ()):
@@ -39,7 +42,11 @@ def demo_lock() -> str:
     """The content of the lock file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     # An editable installation needs editables, which the build backend does not list.
-    roots = [*project["project"]["dependencies"], *project["build-system"]["requires"], "editables"]
+    package = project["project"]
+    roots = [
+        *package["dependencies"], *package["optional-dependencies"]["api"],
+        *project["build-system"]["requires"], "editables",
+    ]  # fmt: skip
     wanted = needed(roots)
     blocks = {
         canonicalize_name(block.partition("==")[0]): block

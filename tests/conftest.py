@@ -20,7 +20,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     print_blob=True,
-    max_examples=50,
+    max_examples=25,
 )
 # Many more random cases: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("penstock"), max_examples=2000)
@@ -43,7 +43,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-FIRST = ("test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py")
+FIRST = (
+    "test_readme.py", "test_notebook.py", "test_old_data.py", "test_docs_examples.py",
+    "test_tutorials.py",
+)  # fmt: skip
 """Files that take long and would come last, when the other workers have nothing left to do."""
 
 

@@ -1,6 +1,6 @@
 """The examples of a page: run as printed but for the ports, all in one shell, from the top.
 
-What a page tells to put in ``penstock.toml`` is there.
+What a page tells to put in ``penstock.toml``, or to save under another name, is there.
 """
 
 import os
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,27 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def run(page: Path, folder: Path) -> str:
-    """What the examples of a page print, in a fresh home that is also where they run."""
+def run(page: Path, folder: Path, servers: Mapping[str, str] | None = None) -> str:
+    """What the examples of a page print, in a fresh home that is also where they run.
+
+    ``servers`` are the addresses to use instead of those that are printed.
+    """
     text = page.read_text()
     # The folders whose commands are on the path are as in a checkout.
     (folder / ".venv").symlink_to(sys.prefix)
     plan = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)
     if plan and "penstock.toml" in "".join(commands(text)):
         (folder / "penstock.toml").write_text(plan[1])
+    for name, content in re.findall(
+        r"save it as `([\w.]+)`:\n\n```\w+\n(.*?)^```", text, re.M | re.S
+    ):
+        (folder / name).write_text(content)
     script = "\n".join(f"{command}\necho" for command in commands(text))
     for port in PORTS:
         script = script.replace(port, free_port())
+    for printed, used in (servers or {}).items():
+        assert printed in script, f"{page.name} does not name {printed}"
+        script = script.replace(printed, f"'{used}'")
     environment = {
         **os.environ,
         "HOME": str(folder),

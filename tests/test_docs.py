@@ -2,12 +2,14 @@
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from penstock.api.document import document
 from penstock.config import Settings, setting_names
 
 ROOT = Path(__file__).parent.parent
@@ -15,17 +17,18 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
 
-def make_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
 def test_the_made_pages_are_up_to_date() -> None:
-    for page, text in make_docs().pages().items():
+    for page, text in script("make_docs").pages().items():
         assert page.read_text() == text, f"{page.name} is out of date: run make docs"
 
 
@@ -76,3 +79,46 @@ def test_every_make_target_that_is_named_exists() -> None:
     for page in PAGES:
         for named in re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", page.read_text(), re.M):
             assert {*named} - {""} <= targets, f"{page.name} names make {named}"
+
+
+def test_the_site_is_complete_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    site = script("make_site")
+    made = site.pages()
+
+    assert list(site.problems(made)) == []
+
+    site.build(tmp_path / "site")
+    written = {page.relative_to(tmp_path / "site") for page in tmp_path.rglob("*.html")}
+    assert {Path(page.address) for page in made.values()} == written
+    for page in tmp_path.rglob("*.*"):
+        loaded = re.findall(r"(?:src|<link [^>]*href)=.?[\"']([^\"']+)", page.read_text())
+        assert not [each for each in loaded if "//" in each], f"{page.name} loads {loaded}"
+        assert "@import" not in page.read_text()
+        assert "url(" not in page.read_text() or page.suffix != ".css"
+
+
+def test_the_api_reference_has_every_operation() -> None:
+    site = script("make_site")
+    described = document()
+
+    text = site.api_reference(described)
+
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f"## `{method.upper()} {path}`" in text
+
+
+def test_a_link_to_a_missing_heading_is_found() -> None:
+    site = script("make_site")
+    texts = {
+        "index.md": "# Home\n\n## Work\n\n[Jobs](jobs.md)"
+        " [a](jobs.md#when-a-job-runs) [b](jobs.md#no)\n",
+        "jobs.md": "# Jobs\n\n## When a job runs\n",
+    }
+    made = {name: site.Page(name, text, DOCS / name) for name, text in texts.items()}
+    for page in made.values():
+        site.render(page, {each.source.resolve(): name for name, each in made.items()})
+
+    assert list(site.problems(made)) == [
+        "index.md links to jobs.md#no, and there is no such heading"
+    ]

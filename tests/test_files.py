@@ -1,14 +1,21 @@
 """Small files: a power cut at any moment leaves the old one or the new one, and never neither."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from tests import tracing
 
-from penstock.files import create_file, make_folder, replace_file
+from penstock.backup.folder import locked_alone
+from penstock.errors import StorageError
+from penstock.files import create_file, locked_at_once, make_folder, replace_file
+from penstock.supervisor.lock import only_supervisor
 
 WRITES_ALL = """
 import sys
@@ -100,3 +107,31 @@ def test_folders_are_made_down_to_the_last(tmp_path: Path) -> None:
     make_folder(tmp_path / "a" / "b" / "c")
 
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_lock_has_one_holder(tmp_path: Path, create: bool) -> None:
+    path = tmp_path / "lock" if create else tmp_path
+    with (
+        locked_at_once(path, create=create),
+        pytest.raises(BlockingIOError),
+        locked_at_once(path, create=create),
+    ):
+        pytest.fail("two hold it")
+    with locked_at_once(path, create=create):
+        pass
+
+
+@pytest.mark.parametrize("lock", [locked_alone, only_supervisor])
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lock: Callable[[Path], AbstractContextManager[None]],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(StorageError, match="No locks available"), lock(tmp_path):
+        pytest.fail("it is not locked")

@@ -110,6 +110,25 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def locked_at_once(path: Path, *, create: bool = False) -> Iterator[int]:
+    """Hold an exclusive lock on a folder or a file, or fail at once; yields its descriptor.
+
+    The kernel releases it when this process ends. With ``create``, a missing file is created.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be opened, or its file system has no locks.
+    """
+    how = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    descriptor = os.open(path, how, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _write(path: Path, data: bytes, mode: int, how: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, mode)
     with os.fdopen(descriptor, "wb") as file:

@@ -28,6 +28,7 @@ from penstock.ingest.registry import kinds
 from penstock.jobs.service import JobService
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
+from penstock.monitor.markets import Markets
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
 from penstock.storage.log import open_log
@@ -135,7 +136,10 @@ async def served(
     admin = FleetAdmin(ConnectorManager(store), JobService(store, kinds()), listed)
     live = live or Live(url="memory:")
     ticks = LiveTicks(live.url, live, clock, listener)
-    app_state = AppState(admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper)
+    pages = Markets(COLLECTED, Path("nowhere"), clock)
+    app_state = AppState(
+        admin, metrics, clock, lambda: dataset(COLLECTED), ticks, scraper, market_pages=pages
+    )
     application = build_application(app_state, rules_of(settings), listener, page)
     server = ApiServer(application, settings, lambda _: None)
     await server.start()
@@ -147,7 +151,9 @@ async def served(
     finally:
         app_state.closing.set()
         await server.stop()
+        await app_state.live.close()
         await ticks.close()
+        await pages.close()
 
 
 @pytest.fixture

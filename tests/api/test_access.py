@@ -75,16 +75,19 @@ async def test_the_read_token_reads_and_changes_nothing(open_api: Open) -> None:
     await api.ask("POST", "connectors", {"exchange_id": "binance"}, Authorization=all_)
     job = (await api.ask("POST", "jobs", CANDLES, Authorization=all_)).json
 
-    for one in OPERATIONS:
+    for one in (one for one in OPERATIONS if one.id not in ("login", "logout")):
         path = path_of(one).format(exchange_id="binance", job_id=job["id"], symbol="btc_usdt")
         answer = await api.ask(one.method.upper(), path, Authorization=reads)
         described = document()["paths"][path_of(one)][one.method]
         assert str(answer.status) in described["responses"], one.id
-        assert not one.of_api or ({"readToken": []} in described["security"]) == (
+        assert not one.needs_token or ({"readToken": []} in described["security"]) == (
             answer.status != 403
         )
         if one.method == "get":
-            expected = {"showMarkets": 404, "showTick": 404, "streamTicks": 426}
+            expected = {
+                "chartMarket": 422, "showMarket": 404, "showMarkets": 404, "showTick": 404,
+                "streamTicks": 426, "live": 426,
+            }  # fmt: skip
             assert answer.status == expected.get(one.id, 200), one.id
         else:
             assert "may only read" in answer.is_problem(403)["detail"], one.id
@@ -112,7 +115,7 @@ def test_other_machines_are_not_let_in_without_a_token(host: str) -> None:
         rules_of(Api(host=host))
 
     assert TOKEN not in repr(Api(host=host, token=Secret(TOKEN)))
-    assert rules_of(Api(host=host, token=Secret(TOKEN))).token == TOKEN.encode()
+    assert rules_of(Api(host=host, token=Secret(TOKEN))).tokens.control == TOKEN.encode()
 
 
 async def test_a_server_of_every_address_is_reached_by_number_but_not_by_any_name(

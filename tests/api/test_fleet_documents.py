@@ -24,7 +24,7 @@ async def report(store: StateStore, messages: int, *, later_ms: int = 0) -> None
 
 async def test_the_overview_of_an_empty_store_says_nothing_is_known(api: Client) -> None:
     shown = (await api.ask("GET", "overview")).json
-    assert (shown["exchanges"], shown["disk"], shown["backup"]) == ([], None, None)
+    assert (shown["exchanges"], shown["backup"], shown["alerts"]) == ([], None, [])
     assert shown["totals"]["processes"] == 0
 
 

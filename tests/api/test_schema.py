@@ -12,11 +12,15 @@ import pytest
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
     jobs,
+    live,
     locks,
+    login,
+    market,
     markets,
     monitoring,
     observing,
@@ -34,7 +38,9 @@ PREFIX = "/api/v1"
 def test_every_route_is_described() -> None:
     assert [one.route for one in OPERATIONS] == [
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
-        *ticks.ROUTES, *data.ROUTES, *monitoring.ROUTES, *fleet.ROUTES, *observing.ROUTES,
+        *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
+        *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
+        *login.ROUTES, *live.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]
@@ -74,7 +80,7 @@ async def test_the_description_is_served(api: Client) -> None:
 @pytest.mark.parametrize(
     ("phases", "least"),
     [
-        ("examples,fuzzing,stateful", 4),  # a route without parameters gets few
+        ("examples,fuzzing,stateful", 3),
         pytest.param("coverage", 50, marks=pytest.mark.sample),
     ],
 )

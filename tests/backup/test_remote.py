@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE_S
 from penstock.backup import local_folder
 from penstock.backup.folder import Rehearsal, write_rehearsal
 from penstock.backup.model import digest_name
+from penstock.backup.ownership import claim_folder
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_facts import BackupPushed, CopyDeleted, SyncFailed
@@ -133,7 +134,7 @@ async def test_a_damaged_remote_copy_is_not_taken_but_the_one_before_it(place: P
     assert (await place.sync()).problems == ()
 
 
-async def test_two_data_folders_in_one_remote_harm_each_other_not(place: Place) -> None:
+async def test_an_archive_of_the_same_name_and_other_content_is_not_replaced(place: Place) -> None:
     name = add_backup(place.folder, 0)
     add_backup(place.files, 0, size=100)
 
@@ -142,6 +143,37 @@ async def test_two_data_folders_in_one_remote_harm_each_other_not(place: Place) 
     assert "another archive" in report.problems[0]
     assert (place.folder / name).stat().st_size == 3000
     assert (place.files / name).stat().st_size == 100
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_two_data_folders_in_one_remote_harm_each_other_not(
+    each_place: Place, tmp_path: Path, dry_run: bool
+) -> None:
+    mine = {add_backup(each_place.folder, days) for days in (0, 1)}
+    claim_folder(each_place.folder, 1)
+    await each_place.sync(keep=2)
+    other = replace(each_place, folder=tmp_path / "other")
+    theirs = {add_backup(other.folder, days) for days in (0.5, 2, 3)}
+    claim_folder(other.folder, 2)
+
+    with pytest.raises(RemoteError, match=r"another log \(1, that of .*/other is 2\).* of its own"):
+        await other.sync(keep=2, dry_run=dry_run)
+
+    assert backups(other.folder) == theirs
+    assert backups(each_place.files) == backups(each_place.folder) == mine
+
+
+async def test_a_folder_that_was_lost_belongs_to_the_log_of_its_remote(place: Place) -> None:
+    add_backup(place.folder, 0)
+    claim_folder(place.folder, 0xC0FFEE)
+    await place.sync()
+    shutil.rmtree(place.folder)
+
+    await place.sync()
+
+    claim_folder(place.folder, 0xC0FFEE)
+    with pytest.raises(ConfigError, match=r"another log .c0ffee, this is 1"):
+        claim_folder(place.folder, 1)
 
 
 async def test_a_dry_run_changes_nothing(place: Place) -> None:

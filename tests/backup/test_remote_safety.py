@@ -68,7 +68,7 @@ class FolderAsRemote(RemoteFolder):
 AGES = st.sets(st.sampled_from([-0.5, 0, 0.1, 0.6, 1, 1.2, 2, 3, 4]), max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     here=AGES,
     there=AGES,

@@ -1,10 +1,13 @@
 """Retention keeps the latest backup of each day, not too many, and always a verified one."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.backup.folders import add_backup
 
+from penstock.backup.folder import ahead_of, find_backup
 from penstock.backup.model import (
     ArchiveFormat,
     BackupFile,
@@ -140,3 +143,14 @@ def test_a_digest_file_is_that_of_its_archive() -> None:
     assert read_digest(f"{digest} *a.tar.gz", "a.tar.gz") == digest
     for wrong in ("", digest, digest_line(digest[1:], "a.tar.gz"), digest_line(digest, "b.tar.gz")):
         assert read_digest(wrong, "a.tar.gz") is None
+
+
+def test_the_latest_is_not_one_from_the_future_unless_there_is_no_other(tmp_path: Path) -> None:
+    ahead = add_backup(tmp_path, -1)
+    assert find_backup(tmp_path, "latest", NOW).name == ahead
+    older, newest = add_backup(tmp_path, 1), add_backup(tmp_path, -1 / 1440)
+
+    assert find_backup(tmp_path, "latest", NOW).name == newest, "clocks differ by a minute"
+    assert find_backup(tmp_path, ahead, NOW).name == ahead
+    assert find_backup(tmp_path, older, NOW).name == older
+    assert ahead_of(tmp_path, NOW) == [ahead]

@@ -5,13 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
-from tests.backup.archives import NAME, manifest_of
 from tests.backup.making.conftest import trades
 from tests.forked import command
 
-from penstock.backup.archive import ArchiveWriter
-from penstock.backup.manifest import Part, encode
 from penstock.storage.log import open_log
 
 
@@ -69,13 +65,3 @@ def test_wrong_words_are_answered_with_what_to_do(data: Path, tmp_path: Path) ->
     assert "penstock backup run" in run("list", "--folder", tmp_path)[1]
     assert "There is no backup in" in run("verify", "--folder", tmp_path, code=2)[1]
     assert "is not a backup" in run("verify", tmp_path / "nothing.zip", code=2)[1]
-
-
-def test_a_restore_without_the_state_says_what_may_be_newer(tmp_path: Path) -> None:
-    parts = {"state": Part(kind="postgresql", included=False, note="It is in PostgreSQL.")}
-    listed = replace(manifest_of({}), parts=parts)
-    archive = ArchiveWriter(tmp_path, NAME, "gz").finish(encode(listed), 1).path
-
-    _, err = run("restore", archive, "--to", tmp_path / "restored")
-
-    assert f"delete {tmp_path}/restored/bus/log.id before the first process starts" in err

@@ -50,7 +50,7 @@ def test_a_demo_of_two_exchanges_judges_each_and_adds_up(tmp_path: Path) -> None
     assert {each["state"] for each in processes} == {"stopped"}
     names = [each.get("name") or each["slot"] for each in processes]
     assert sorted(name.rstrip("0123456789") for name in names) == [
-        "collect-binance", "collect-kraken", "sim-binance-", "sim-kraken-", "work-",
+        "collect-binance", "collect-kraken", "serve-", "sim-binance-", "sim-kraken-", "work-",
     ]  # fmt: skip
 
 

@@ -89,7 +89,7 @@ async def gates_on(store: StateStore, clock: ManualClock, offset_ms: int) -> lis
     return gates
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     steps=st.lists(STEP, min_size=20, max_size=50),
     offset_ms=st.integers(-2_000, 2_000),

@@ -40,7 +40,7 @@ def data_of(found: list[Trade], window_bytes: int = 64 << 20) -> Dataset:
     return dataset(log, window_bytes=window_bytes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(trades(), st.sampled_from(["7m", "1h", "90s", "1w", "1M", "1d"]), st.booleans())
 def test_candles_of_any_interval_are_exact(found: list[Trade], text: str, small: bool) -> None:
     interval = Interval.parse(text)

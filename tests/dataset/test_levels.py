@@ -20,7 +20,7 @@ def shown(texts: list[str]) -> list[list[tuple[float, float]]]:
 
 
 @given(BOOKS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_levels_are_those_of_the_json(books: list[list[tuple[str, str]]]) -> None:
     texts = [bytes(write_levels(levels)).decode() for levels in books]
 
@@ -47,7 +47,7 @@ def test_levels_may_be_written_in_several_ways(text: str) -> None:
 
 
 @given(st.lists(NUMBERS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_decimals_become_the_nearest_floats(texts: list[str]) -> None:
     values = pl.Series(texts, dtype=pl.String).cast(DECIMAL)
 

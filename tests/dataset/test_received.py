@@ -130,7 +130,7 @@ def _apart(slot: str, at_ns: int, make: Callable[[int], Event]) -> Event:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     made=Made,
     sealed=st.tuples(*(st.integers(0, 9) for _ in SLOTS)),

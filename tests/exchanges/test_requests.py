@@ -103,7 +103,7 @@ def places_of(name: str) -> st.SearchStrategy[list[StreamKey]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data())
 def test_what_is_asked_for_again_is_asked_for_in_valid_messages_and_nothing_else_is(
     name: str, data: st.DataObject

@@ -250,7 +250,7 @@ def test_the_tightest_limit_says_how_many_are_served() -> None:
     assert request_rate([], request) == (1, 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.sampled_from(["1m", "5m", "1h", "1d", "1w", "1M"]),
     st.integers(0, 40),

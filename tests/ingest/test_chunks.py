@@ -54,17 +54,18 @@ def test_batches_are_what_exists_in_order_whatever_the_order_of_responses(data: 
     exist = without_long_holes(data.draw(st.sets(st.integers(0, 70))), size)
     goes_back = data.draw(st.booleans())
     queue = ChunkQueue(IdRange(first, last), size, data.draw(st.integers(1, 4)))
+    random = data.draw(st.randoms(use_true_random=True))  # drawing each step takes far longer
     taken: list[Chunk] = []
     batches: list[Batch] = []
     while not queue.is_done:
-        if data.draw(st.booleans()):
-            queue.concurrency = data.draw(st.integers(1, 4))
+        if random.random() < 0.5:
+            queue.concurrency = random.randint(1, 4)
         chunk = queue.take()
         if chunk is not None:
             taken.append(chunk)
-        if taken and (chunk is None or data.draw(st.booleans())):
-            chunk = taken.pop(data.draw(st.integers(0, len(taken) - 1)))
-            if chunk.attempt < 3 and data.draw(st.integers(0, 9)) == 0:
+        if taken and (chunk is None or random.random() < 0.5):
+            chunk = taken.pop(random.randrange(len(taken)))
+            if chunk.attempt < 3 and random.randrange(10) == 0:
                 queue.put_back(chunk, "429")
                 continue
             # A page has so many trades, at one end of the chunk, and covers the ids up to the last.

@@ -75,7 +75,7 @@ async def run(job_run: Run, kill_after: int | None = None) -> bool | None:
     return None if isinstance(result, asyncio.CancelledError) else bool(result)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     kind=st.sampled_from(["ohlcv_backfill", "gap_backfill"]),
     ends=st.tuples(st.integers(0, 100), st.integers(0, 100)).filter(lambda e: e[0] != e[1]),

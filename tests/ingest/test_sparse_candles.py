@@ -166,7 +166,7 @@ def world(traded: frozenset[int], now_ms: int, span: int = 7) -> World:
 minutes = st.frozensets(st.integers(0, 1_500), max_size=30)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     minutes,
     st.integers(1, 90_000_000),
@@ -198,7 +198,7 @@ def going_on(cursor: Cursor) -> Cursor:
     return Cursor(since_ms=OPENED_MS) if cursor.since_ms is None else cursor
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(minutes, st.integers(0, 1_500), st.integers(1, 500))
 def test_a_gap_holds_what_was_traded_in_it(traded: frozenset[int], first: int, length: int) -> None:
     async def go() -> None:

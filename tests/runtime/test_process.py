@@ -249,3 +249,20 @@ async def test_the_owner_of_a_slot_deletes_what_the_keeper_names(
 
         await eventually(lambda: len(left()) < 10)
         assert left() == [trade(n, received_at_ns=n) for n in (8, 9, 10)]
+
+
+async def test_a_slot_that_a_backup_uses_for_a_moment_is_waited_for(settings: Settings) -> None:
+    async with RecordingProcess("collect", settings, CLOCK) as process:
+        copying = process.log.writer("a", briefly=True)
+        asyncio.get_running_loop().call_later(0.2, copying.close)
+
+        writer = await process.take_slot("a")
+
+        assert writer.slot == "a"
+
+
+async def test_a_slot_of_another_process_is_refused_at_once(settings: Settings) -> None:
+    async with RecordingProcess("collect", settings, CLOCK) as process:
+        with closing(process.log.writer("a")), pytest.raises(SlotInUse):
+            async with asyncio.timeout(5):
+                await process.take_slot("a")

@@ -72,8 +72,8 @@ def test_a_short_token_is_refused_where_other_machines_reach(length: int) -> Non
         rules_of(Api(host="0.0.0.0", token=Secret(token)))
 
     assert token not in str(refused.value) or length == 1
-    assert rules_of(Api(host="127.0.0.1", token=Secret(token))).token == token.encode()
-    assert rules_of(Api(host="0.0.0.0", token=Secret("s" * 16))).token == b"s" * 16
+    assert rules_of(Api(host="127.0.0.1", token=Secret(token))).tokens.control == token.encode()
+    assert rules_of(Api(host="0.0.0.0", token=Secret("s" * 16))).tokens.control == b"s" * 16
     with pytest.raises(ConfigError, match=r"api\.read_token.* 16"):
         rules_of(Api(host="0.0.0.0", token=Secret("s" * 16), read_token=Secret(token)))
 

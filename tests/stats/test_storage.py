@@ -212,6 +212,21 @@ async def test_growth_survives_a_restart_because_samples_are_stored(data: Path) 
     assert await stored_samples(store, "b") == {}
 
 
+async def test_datasets_have_their_own_growth(data: Path) -> None:
+    store, clock, facts = await open_store("memory:"), ManualClock(NOW_MS), list[Fact]()
+    for number in range(60):
+        found = await reporter(data, clock, facts).report(store, "a")
+        write(data / f"lake/trades/exchange=toy/date=2026-11-18/{number}.parquet", 10)
+        await clock.advance(EVERY_MS / 1000)
+
+    growth = {each.dataset: each.growth_bytes_per_day for each in found.directories if each.dataset}
+    assert growth["toy/trades"] == pytest.approx(10 * 4096 * 6 * 24)
+    assert {per_day for name, per_day in growth.items() if name != "toy/trades"} <= {0.0}
+    samples = (await stored_samples(store, "a"))["lake/toy/trades"]
+    assert len(samples) == 10, "one an hour"
+    assert await read_statistics(store) == [found]
+
+
 async def test_gauges_are_served_though_the_store_does_not_answer(data: Path) -> None:
     class Silent(StateStore):
         async def get(self, *_: object) -> None:

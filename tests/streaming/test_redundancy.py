@@ -77,7 +77,7 @@ losses = st.lists(st.sampled_from([None, None, None, 1, 2]), min_size=1, max_siz
 paces = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=60)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(losses, paces)
 def test_a_book_is_never_distrusted_while_one_of_two_connections_brings_each_delta(
     lost: list[int | None], pace: list[tuple[int, int]]

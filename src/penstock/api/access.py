@@ -2,43 +2,36 @@
 
 A page in a browser can send requests to this machine: under another name that resolves to it (so
 the Host header is checked), or from another site (so the Origin of requests that change something
-or open a WebSocket is checked). Tokens, if set, are compared in constant time, and clients that
-send wrong tokens have to wait (``logins.py``). The read token permits only reading. A body has at
-most a megabyte.
+or open a WebSocket is checked). If tokens are set, a request needs one of them or a session
+(``credentials.py``). A body has at most a megabyte.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from math import ceil
 from typing import Any, Protocol, cast
 
 import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from penstock.api.logins import Logins
+from penstock.api.app_state import PREFIX
+from penstock.api.credentials import Credentials, Tokens, granting, refusal_of
 from penstock.api.problems import MEDIA_TYPE, Problem, plain_problem
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.errors import ConfigError
 from penstock.telemetry import Listener
 from penstock.web import Hosts, hosts_of, is_local, websocket_of
-from penstock.web.facts import LoginFailed, RequestServed
+from penstock.web.facts import RequestServed
 
 LARGEST_BODY_BYTES = 1_000_000
-_OPEN = {"/healthz", "/readyz", "/metrics"}
+_OPEN = {"/healthz", "/readyz", "/metrics", f"{PREFIX}/session"}
 """Paths that need no token. All others do, so that no unusual spelling of a path bypasses it."""
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
-_READS = {"GET", "HEAD", "OPTIONS"}
-"""The methods that the read token permits."""
 SHORTEST_TOKEN = 16
 """Minimum characters of a token if other machines can reach the API and guess tokens."""
-READ_ONLY = (
-    "This token may only read (GET): it cannot create, change or delete anything."
-    " Send the token of api.token instead."
-)
 
 
 @dataclass(frozen=True)
@@ -46,15 +39,11 @@ class AccessRules:
     """Which requests are accepted."""
 
     hosts: Hosts
-    token: bytes = field(repr=False)
-    read_token: bytes = field(repr=False)
+    tokens: Tokens = field(repr=False)
     body_s: float
     """Seconds in which a body must arrive."""
-
-    @property
-    def needs_token(self) -> bool:
-        """Whether clients must send a token."""
-        return bool(self.token or self.read_token)
+    session_s: float
+    """Seconds after which a session expires."""
 
 
 def rules_of(settings: Api) -> AccessRules:
@@ -89,7 +78,8 @@ def rules_of(settings: Api) -> AccessRules:
             origin="settings",
         )
     hosts = hosts_of(settings.host, settings.hosts)
-    return AccessRules(hosts, token.encode(), read_token.encode(), settings.body_s)
+    tokens = Tokens(token.encode(), read_token.encode())
+    return AccessRules(hosts, tokens, settings.body_s, settings.session_hours * 3600)
 
 
 class Page(Protocol):
@@ -108,13 +98,13 @@ class AccessPolicy:
         self,
         inner: ASGIApp,
         rules: AccessRules,
+        credentials: Credentials,
         clock: Clock,
         listener: Listener,
         page: Page | None = None,
     ) -> None:
-        self._inner, self._rules, self._clock, self._listener = inner, rules, clock, listener
-        self._page = page
-        self._logins = Logins(clock)
+        self._inner, self._rules, self._credentials = inner, rules, credentials
+        self._clock, self._listener, self._page = clock, listener, page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -144,8 +134,13 @@ class AccessPolicy:
         if problem is None and self._page is not None and self._page.has(scope["path"]):
             await self._page(_as_get(scope), receive, send)
             return
-        if problem is None and self._rules.needs_token and scope["path"] not in _OPEN:
-            problem = self._login(_client_of(scope), scope["method"], headers)
+        if problem is None and scope["path"] not in _OPEN:
+            granted = self._credentials.check(_client_of(scope), headers)
+            if isinstance(granted, Problem):
+                problem = granted
+            else:
+                problem = refusal_of(granted, scope["method"], headers)
+                scope = cast(HTTPScope, granting(scope, granted))
         if problem is None and scope["method"] in _CHANGES:
             try:
                 async with asyncio.timeout(self._rules.body_s):
@@ -158,7 +153,7 @@ class AccessPolicy:
         if problem is None:
             await self._inner(_as_get(scope), receive, send)
         else:
-            await _refuse(problem, send, ceil(self._logins.wait_s(_client_of(scope))))
+            await _refuse(problem, send, self._credentials.wait_s(_client_of(scope)))
 
     def _refusal(self, scope: HTTPScope, headers: dict[str, str]) -> Problem | None:
         host = headers.get("host", "")
@@ -176,24 +171,6 @@ class AccessPolicy:
             # Browsers let pages of all origins read WebSockets, unlike responses.
             return plain_problem(403, "WebSockets from a page of another origin are rejected.")
         return None
-
-    def _login(self, client: str, method: str, headers: dict[str, str]) -> Problem | None:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if not given.strip():
-            return plain_problem(401, "The token is missing. Send: Authorization: Bearer …")
-        if self._logins.wait_s(client):
-            return plain_problem(429, "Too many wrong tokens from this address. Wait, then retry.")
-        # Both are compared, so that the time does not show which one it is.
-        known = compare_digest(given.strip().encode(), self._rules.token)
-        reads = compare_digest(given.strip().encode(), self._rules.read_token)
-        if scheme.lower() == "bearer" and known:
-            self._logins.succeeded(client)
-            return None
-        if scheme.lower() == "bearer" and reads:
-            # Wrong tokens stay counted: else its clients could guess the other token without delay.
-            return None if method in _READS else plain_problem(403, READ_ONLY)
-        self._listener(LoginFailed(client=client, times=self._logins.failed(client)))
-        return plain_problem(401, "The token is wrong. Send: Authorization: Bearer …")
 
 
 def _headers_of(scope: HTTPScope) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -12,6 +13,7 @@ from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
+from penstock.api.live_feeds import LiveFeeds
 from penstock.api.live_ticks import LiveTicks
 from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import etag, is_among, names_version, page_token
@@ -19,6 +21,7 @@ from penstock.clock import Clock
 from penstock.connectors.manager import ConnectorManager
 from penstock.ingest.admin import FleetAdmin
 from penstock.jobs.service import JobService
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
@@ -47,10 +50,17 @@ class AppState:
     """Reads the metrics of other processes; None if the server has only its own."""
     monitor: FleetMonitor = field(default_factory=FleetMonitor)
     """Reads the documents that show the fleet."""
+    market_pages: Markets | None = None
+    """The markets of the data folder, live and as charts; None if the server offers none."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop, so that event streams end."""
+
+    @cached_property
+    def live(self) -> LiveFeeds:
+        """The topics that are watched; closed with the server."""
+        return LiveFeeds(self.clock)
 
     @property
     def store(self) -> StateStore:

@@ -12,11 +12,15 @@ from litestar.types import ASGIApp
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
     jobs,
+    live,
     locks,
+    login,
+    market,
     markets,
     monitoring,
     observing,
@@ -24,6 +28,7 @@ from penstock.api import (
 )
 from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, Page
 from penstock.api.app_state import PREFIX, AppState
+from penstock.api.credentials import Credentials
 from penstock.api.document import document
 from penstock.api.problems import exception_handlers
 from penstock.telemetry import Listener
@@ -61,14 +66,21 @@ def _answering(path: str, allowed: str) -> HTTPRouteHandler:
     return answer
 
 
-def routes_of(app_state: AppState, listener: Listener) -> Litestar:
+def routes_of(app_state: AppState, credentials: Credentials, listener: Listener) -> Litestar:
     """Return the routes, without the access checks."""
 
     async def provide() -> AppState:
         return app_state
 
+    async def provide_credentials() -> Credentials:
+        return credentials
+
+    async def provide_listener() -> Listener:
+        return listener
+
     modules = (
-        connectors, breakers, jobs, locks, markets, ticks, data, monitoring, fleet, observing,
+        connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
+        observing, coverage, login, live,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
@@ -77,7 +89,11 @@ def routes_of(app_state: AppState, listener: Listener) -> Litestar:
             *health.ROUTES,
             Router(PREFIX, route_handlers=[*_options_handlers(inside), *inside]),
         ],
-        dependencies={"app_state": Provide(provide)},
+        dependencies={
+            "app_state": Provide(provide),
+            "credentials": Provide(provide_credentials),
+            "listener": Provide(provide_listener),
+        },
         exception_handlers=exception_handlers(app_state.clock, listener),
         openapi_config=None,
         logging_config=None,
@@ -89,4 +105,7 @@ def build_application(
     app_state: AppState, rules: AccessRules, listener: Listener, page: Page | None = None
 ) -> ASGIApp:
     """Return the whole API, and a page beside it, as an ASGI application."""
-    return AccessPolicy(routes_of(app_state, listener), rules, app_state.clock, listener, page)
+    clock = app_state.clock
+    credentials = Credentials(rules.tokens, rules.session_s, clock, listener)
+    routes = routes_of(app_state, credentials, listener)
+    return AccessPolicy(routes, rules, credentials, clock, listener, page)

@@ -18,6 +18,7 @@ from penstock.api import examples
 from penstock.api.app_state import PREFIX
 from penstock.api.operations import OPERATIONS, Operation
 from penstock.api.problems import MEDIA_TYPE, Problem
+from penstock.api.sessions import COOKIE
 from penstock.exchanges import registry
 from penstock.ingest.registry import kinds as job_kinds
 from penstock.jobs.kinds import forms
@@ -76,6 +77,12 @@ def document() -> Schema:
                     "scheme": "bearer",
                     "description": "api.read_token: GET only",
                 },
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": COOKIE,
+                    "description": "Set by login. Changes need X-Penstock-Console: 1 as well.",
+                },
             },
         },
     }
@@ -106,9 +113,10 @@ class _Writer:
     def operation(self, one: Operation) -> Schema:
         reads = one.method == "get"
         refused = (401, 503) if reads else (401, 403, 503)
-        refusals = (*one.refusals, *(refused if one.of_api else ()))
+        refusals = (*one.refusals, *(refused if one.needs_token else ()))
         # The token is optional: the server may have none.
-        tokens: list[Schema] = [{"token": []}, *([{"readToken": []}] if reads else ()), {}]
+        readers: list[Schema] = [{"readToken": []}] if reads else []
+        tokens: list[Schema] = [{"token": []}, *readers, {"session": []}, {}]
         written: Schema = {
             "operationId": one.id,
             "summary": inspect.getdoc(one.route.fn),
@@ -119,7 +127,7 @@ class _Writer:
                 **{str(status): _refusal(status) for status in sorted(refusals)},
                 "default": _refusal(None),
             },
-            "security": tokens if one.of_api else [],
+            "security": tokens if one.needs_token else [],
         }
         if one.body is not None:
             shown = {name: {"value": body} for name, body in self.bodies[one.id].items()}

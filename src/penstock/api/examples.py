@@ -5,7 +5,10 @@ from typing import Any
 import msgspec
 
 from penstock.api import fleet_examples
-from penstock.api.access import READ_ONLY
+from penstock.api.credentials import READ_ONLY
+from penstock.api.live_hub import Update
+from penstock.api.login import SessionView
+from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
 from penstock.api.observed_examples import observed
 from penstock.api.problems import FieldProblem, Problem
@@ -240,11 +243,15 @@ def answers(exchange: str) -> dict[str, Any]:
         "streamTicks": [tick_view(_tick(exchange))],
         "showTick": tick_view(_tick(exchange)),
         **{f"list{name}": _rows(exchange, row) for name, row in _ROWS.items()},
+        **market_answers(exchange),
         "showStatistics": [statistics_view(_statistics(exchange))],
         "listAlerts": [alert_view(_alert(exchange))],
         "summarizeJobs": {"items": [work], "counts": {"idle": 1}, "paused": 0},
+        "fillGap": work,
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
+        "showSession": SessionView(needed=True, scope="read"),
+        "live": Update(topic="overview", seq=41, at_ms=_AT_MS, data={}),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',
@@ -268,7 +275,9 @@ def bodies(exchange: str) -> dict[str, dict[str, Any]]:
             "slow": {"exchange_id": exchange, "rate_limit": 20, "rate_limit_period_ms": 1000},
         },
         "editConnector": {"notes": {"notes": "watched by the night shift"}},
+        "login": {"token": {"token": "correct horse battery staple"}},
         "releaseLock": {"release": {"key": _lock(exchange).id}},
+        "fillGap": {"gap": {"id": f"{exchange}.trades.btc_usdt/id/1000"}},
         "forceBreaker": {"open": {"force": "open"}, "automatic": {"force": None}},
         "createJob": {
             "incremental": {**candles, "type": "ohlcv_incremental", "schedule": hourly},
@@ -339,6 +348,11 @@ _PROBLEMS = {
         title="Upgrade Required",
         status=426,
         detail="This is a WebSocket. Open it with a WebSocket client.",
+    ),
+    429: Problem(
+        title="Too Many Requests",
+        status=429,
+        detail="Too many wrong tokens from this address. Wait, then retry.",
     ),
     503: Problem(
         type="urn:penstock:store-unreachable",

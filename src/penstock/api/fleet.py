@@ -17,10 +17,22 @@ async def processes(app_state: GivenState) -> Response[bytes]:
     return json_answer(await app_state.monitor.processes(app_state.store))
 
 
+@get("/storage")
+async def storage(app_state: GivenState) -> Response[bytes]:
+    """Show what collected data takes on disk, by dataset, and the backups."""
+    return json_answer(await app_state.monitor.storage(app_state.store))
+
+
+@get("/collected")
+async def collected(app_state: GivenState) -> Response[bytes]:
+    """List the markets of which data was collected."""
+    return json_answer(await app_state.monitor.collected(app_state.store))
+
+
 @get("/config")
 async def config(app_state: GivenState) -> Response[bytes]:
     """List the settings of the server, with secrets masked."""
     return json_answer(app_state.monitor.config())
 
 
-ROUTES = [overview, processes, config]
+ROUTES = [overview, processes, storage, collected, config]

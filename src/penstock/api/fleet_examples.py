@@ -3,7 +3,10 @@
 from typing import Any
 
 from penstock import __version__
+from penstock.monitor.collected import Collected, CollectedMarket
 from penstock.monitor.config_view import Config, SettingView
+from penstock.monitor.coverage_map import CoverageMap, MapSeries
+from penstock.monitor.gaps import Gaps, GapView
 from penstock.monitor.overview import (
     AlertRow,
     BackupView,
@@ -14,8 +17,10 @@ from penstock.monitor.overview import (
 )
 from penstock.monitor.processes import Processes, ProcessView
 from penstock.monitor.rates import Point
+from penstock.monitor.storage import BackupFileView, DatasetView, LogView, Storage
 
 _AT_MS = 1_768_645_800_000
+_SYMBOL = "BTC/USDT"
 _DISK = DiskView(
     host="host-a",
     path="/var/lib/penstock",
@@ -33,6 +38,29 @@ def answers(exchange: str) -> dict[str, Any]:
     return {
         "showOverview": _overview(exchange),
         "listProcesses": Processes(items=[_process(exchange)]),
+        "showStorage": _storage(exchange),
+        "listCollected": Collected(
+            items=[
+                CollectedMarket(
+                    exchange=exchange,
+                    symbol=_SYMBOL,
+                    channels=["book_deltas", "trades"],
+                    last_ms=_AT_MS - 120,
+                )
+            ]
+        ),
+        "showCoverageMap": CoverageMap(
+            from_ms=1_768_348_800_000,
+            step_ms=86_400_000,
+            columns=4,
+            series=[
+                MapSeries(
+                    exchange=exchange, channel="trades", symbol=_SYMBOL, share=0.9991, cells=".fFg"
+                )
+            ],
+            more=None,
+        ),
+        "listGaps": Gaps(items=[_gap(exchange)], more=None),
         "listSettings": Config(
             items=[
                 SettingView(
@@ -95,6 +123,59 @@ def _overview(exchange: str) -> Overview:
             )
         ],
         rates=[Point(_AT_MS - 5_000, 408.0), Point(_AT_MS, 412.5)],
+    )
+
+
+def _storage(exchange: str) -> Storage:
+    return Storage(
+        at_ms=_AT_MS - 30_000,
+        datasets=[
+            DatasetView(
+                name=f"{exchange}/trades", bytes=12_000_000_000, files=310, per_day_bytes=None
+            )
+        ],
+        log=LogView(bytes=900_000_000, files=48, slots=3),
+        disks=[_DISK],
+        backups=[
+            BackupFileView(
+                name="storage-2026-01-17T09-30-00-000.tar.gz",
+                host="host-a",
+                folder="/var/lib/penstock",
+                at_ms=_AT_MS - 3_600_000,
+                bytes=11_000_000_000,
+                verified_ms=_AT_MS - 3_000_000,
+                rehearsed_ms=_AT_MS - 3_000_000,
+                remote="s3:bucket/penstock",
+                ok=True,
+                message="",
+            )
+        ],
+        next_backup_ms=_AT_MS + 7_200_000,
+    )
+
+
+def _gap(exchange: str) -> GapView:
+    return GapView(
+        id=f"{exchange}.trades.btc_usdt/id/1000",
+        exchange=exchange,
+        channel="trades",
+        symbol=_SYMBOL,
+        by="id",
+        first=1000,
+        last=2999,
+        size=2000,
+        since_ms=_AT_MS - 700_000,
+        until_ms=_AT_MS - 660_000,
+        state="open",
+        cause="disconnected",
+        origin="exchange",
+        reason="1006: the connection was lost",
+        source="",
+        opened_ms=_AT_MS - 600_000,
+        closed_ms=None,
+        job_id=None,
+        fillable=True,
+        why_not="",
     )
 
 

@@ -73,9 +73,18 @@ async def listed(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
 @get("/jobs/summary")
 async def summarized(app_state: GivenState) -> Response[bytes]:
     """List the live jobs that run or failed, then others, at most 500; and count all by state."""
+    return json_answer(await job_summary(app_state))
+
+
+async def job_summary(app_state: AppState) -> JobSummary:
+    """The live jobs that need attention first, and how many there are.
+
+    Raises:
+        StorageError: the store does not answer.
+    """
     found = await summarized_jobs(app_state.job_service)
     items = tuple(map(job_view, found.jobs))
-    return json_answer(JobSummary(items=items, counts=found.counts, paused=found.paused))
+    return JobSummary(items=items, counts=found.counts, paused=found.paused)
 
 
 @get("/jobs/{job_id:str}")

@@ -9,11 +9,15 @@ from msgspec import Struct
 from penstock.api import (
     breakers,
     connectors,
+    coverage,
     data,
     fleet,
     health,
     jobs,
+    live,
     locks,
+    login,
+    market,
     markets,
     monitoring,
     observing,
@@ -21,10 +25,14 @@ from penstock.api import (
 )
 from penstock.api.breakers import BreakerOrder
 from penstock.api.connectors import ConnectorEdit, ConnectorFilters, NewConnector
+from penstock.api.coverage import GapOrder, GapQuery, MapQuery
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
+from penstock.api.live_hub import Update
 from penstock.api.locks import LockOrder
+from penstock.api.login import Login, SessionView
+from penstock.api.market import ChartQuery, MarketQuery
 from penstock.api.monitoring import AlertView, StatisticsView
 from penstock.api.observing import LogFilters
 from penstock.api.ticks import TickFilters, TickQuery
@@ -42,12 +50,17 @@ from penstock.api.views import (
     TickView,
 )
 from penstock.jobs.model import JobEvent, NewJob
+from penstock.monitor.collected import Collected
 from penstock.monitor.config_view import Config
 from penstock.monitor.connections import Connections
+from penstock.monitor.coverage_map import CoverageMap
+from penstock.monitor.gaps import Gaps
 from penstock.monitor.limits import Limits
+from penstock.monitor.market_documents import CandlesDocument, MarketDocument
 from penstock.monitor.overview import Overview
 from penstock.monitor.process_logs import LogPage
 from penstock.monitor.processes import Processes
+from penstock.monitor.storage import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +84,20 @@ class Operation:
     streams: bool = False
     """Whether it can also respond with a stream of events."""
     of_api: bool = True
-    """Whether it is under the API's prefix and needs the token."""
+    """Whether it is under the API's prefix."""
+    open: bool = False
+    """Whether it needs no token even so."""
 
     @property
     def method(self) -> str:
         """The HTTP method, in lower case as in the description."""
         (method,) = self.route.http_methods
         return str(method).lower()
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether it needs a token or a session, if the server has tokens."""
+        return self.of_api and not self.open
 
     @property
     def tag(self) -> str:
@@ -225,10 +245,26 @@ OPERATIONS = (
             ("Coverage", data.coverage, CoverageQuery),
         )
     ),
+    Operation(
+        route=market.charted,
+        id="chartMarket",
+        query=ChartQuery,
+        answers=CandlesDocument,
+        refusals=(404, 422),
+    ),
+    Operation(
+        route=market.shown,
+        id="showMarket",
+        query=MarketQuery,
+        answers=MarketDocument,
+        refusals=(404, 422),
+    ),
     Operation(route=monitoring.measured, id="showStatistics", answers=list[StatisticsView]),
     Operation(route=monitoring.alerts, id="listAlerts", answers=list[AlertView]),
     Operation(route=fleet.overview, id="showOverview", answers=Overview),
     Operation(route=fleet.processes, id="listProcesses", answers=Processes),
+    Operation(route=fleet.storage, id="showStorage", answers=Storage),
+    Operation(route=fleet.collected, id="listCollected", answers=Collected),
     Operation(route=fleet.config, id="listSettings", answers=Config),
     Operation(route=observing.connected, id="listConnections", answers=Connections),
     Operation(route=observing.limited, id="showLimits", answers=Limits),
@@ -239,10 +275,45 @@ OPERATIONS = (
         answers=LogPage,
         refusals=(422,),
     ),
+    Operation(
+        route=coverage.mapped,
+        id="showCoverageMap",
+        query=MapQuery,
+        answers=CoverageMap,
+        refusals=(422,),
+    ),
+    Operation(route=coverage.gaps, id="listGaps", query=GapQuery, answers=Gaps, refusals=(422,)),
+    Operation(
+        route=coverage.filled,
+        id="fillGap",
+        body=GapOrder,
+        answers=JobView,
+        status=(200, 201),
+        refusals=(404, 409, *_BODY),
+    ),
+    Operation(route=login.shown, id="showSession", answers=SessionView, open=True),
+    Operation(
+        route=login.begun,
+        id="login",
+        body=Login,
+        answers=None,
+        status=(204,),
+        open=True,
+        refusals=(401, 403, 429, *_BODY),
+    ),
+    Operation(
+        route=login.ended, id="logout", answers=None, status=(204,), open=True, refusals=(403,)
+    ),
+    Operation(route=live.live, id="live", answers=Update, status=(101,), refusals=(403, 426)),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(
-        route=health.metrics, id="metrics", answers=str, media_type="text/plain", of_api=False
+        route=health.metrics,
+        id="metrics",
+        answers=str,
+        media_type="text/plain",
+        of_api=False,
+        open=True,
     ),
 )
 """All operations except the one that returns the description itself."""

@@ -7,6 +7,7 @@ silently have no effect.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import Annotated, TypeVar
 from zlib import crc32
 
@@ -62,8 +63,17 @@ def query_of(request: AnyRequest, kind: type[S]) -> S:
     Raises:
         ProblemError: a parameter is unknown, repeated or not allowed.
     """
+    return converted(request.query_params.multi_items(), kind)
+
+
+def converted(parameters: Iterable[tuple[str, str]], kind: type[S]) -> S:
+    """Decode the parameters of a query.
+
+    Raises:
+        ProblemError: one is unknown, repeated or not allowed.
+    """
     asked: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in parameters:
         if name in asked:
             raise bad_field(name, "is given more than once")
         asked[name] = value

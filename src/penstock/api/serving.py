@@ -14,6 +14,7 @@ from penstock.api.server import ApiServer
 from penstock.clock import Clock
 from penstock.config import Api
 from penstock.ingest.admin import FleetAdmin
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.stats.metrics import Metrics
 from penstock.stats.scraping import FleetScraper
@@ -36,6 +37,8 @@ class Offered(NamedTuple):
     """Reads the metrics of other processes."""
     page: Page | None = None
     """The console's pages."""
+    market_pages: Markets | None = None
+    """The markets of the data folder; closed with the server."""
 
 
 @asynccontextmanager
@@ -65,6 +68,7 @@ async def serving(
             open_data=offered.open_data,
             ticks=offered.ticks,
             scraper=offered.scraper,
+            market_pages=offered.market_pages,
         )
         application = build_application(app_state, rules, heard, offered.page)
         server = ApiServer(application, settings, holder_of)
@@ -74,5 +78,8 @@ async def serving(
         finally:
             app_state.closing.set()
             await server.stop()
+            await app_state.live.close()
             if offered.ticks is not None:
                 await offered.ticks.close()
+            if offered.market_pages is not None:
+                await offered.market_pages.close()

@@ -51,7 +51,7 @@ async def open_collector(
     async with RecordingProcess("collect", settings, clock, listener) as process:
         absences = Absences(name)
         with reporting_damage(folder, slot):
-            writer = process.own_slot(slot)
+            writer = await process.take_slot(slot)
             with closing(process.log.reader()) as reader:
                 resume(reporter.location, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
@@ -75,6 +75,7 @@ async def open_collector(
         process.running(lambda: summarize(reporter.latest, reporter.connections()))
         with reporting_the_end(reporter):
             store = await process.open_state(say)
+            await until_possible(process.continue_numbers, clock, say)
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
         gateways = FleetGateways(store, settings, clock, listener)

@@ -82,9 +82,11 @@ async def open_fetcher(
             wanted = tuple(dict.fromkeys(listed.find(each) for each in symbols))
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
-            process.own_slot(slot)
+            await process.take_slot(slot)
         reader = process.stack.enter_context(closing(process.log.reader()))
         recorder, publishers = process.open_recorder((reporter,))
+        with reporting_the_end(reporter):
+            await until_possible(process.continue_numbers, clock, say)
         reporter.published = publishers.total
         rest, turn = exchange.rest(listed), OperatorLimit(settings.fetch, clock)
         patient = RetryingRecorder(recorder, name, folder, clock, listener)

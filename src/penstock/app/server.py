@@ -13,10 +13,12 @@ from penstock.clock import Clock
 from penstock.config import Loaded, Settings
 from penstock.console import ConsoleFiles
 from penstock.live import live_url
+from penstock.monitor.markets import Markets
 from penstock.monitor.monitor import FleetMonitor
 from penstock.net.port_owner import port_owner
 from penstock.runtime.process import Process
 from penstock.runtime.status import Report
+from penstock.runtime.stores import configured_log, existing_lake
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:
@@ -44,9 +46,20 @@ async def open_server(
         store = await process.open_state()
         opened = partial(admin_on, store, settings, clock)
         data = partial(configured_dataset, settings, clock)
+        has_lake = partial(existing_lake, process.folder, settings.storage.lake_url)
         ticks = LiveTicks(live_url(settings), settings.live, clock, listener)
+        markets = Markets(
+            configured_log(settings), process.folder, clock, lambda: data if has_lake() else None
+        )
         monitor = FleetMonitor(loaded)
-        offered = Offered(monitor, data, ticks, FleetScraper(process.folder), ConsoleFiles())
+        offered = Offered(
+            monitor,
+            data,
+            ticks,
+            FleetScraper(process.folder),
+            page=ConsoleFiles(),
+            market_pages=markets,
+        )
         serving_api = serving(settings.api, opened, clock, listener, port_owner, offered)
         server = await process.stack.enter_async_context(serving_api)
         process.name = f"serve-{server.port}"

@@ -45,7 +45,7 @@ async def open_worker(
     """
     async with RecordingProcess("work", settings, clock, listener) as process:
         store = await process.open_state()
-        writer = process.own_slot(f"work-{slot}") if slot else process.own_free_slot("work")
+        writer = await process.take_slot(f"work-{slot}") if slot else process.own_free_slot("work")
         recorder, _ = process.open_recorder()
         gateways = await open_gateways(process, store, settings.jobs.acquire_timeout)
         files = await open_files(process)
@@ -114,6 +114,7 @@ async def open_context(
         files=files,
     )
     await check_claims(context)
+    await process.continue_numbers()
     return context
 
 

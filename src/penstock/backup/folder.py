@@ -1,11 +1,9 @@
 """The folder of backups: what is in it, and who may write to it."""
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -16,10 +14,12 @@ from penstock.backup.model import DIGEST_SUFFIX, BackupFile, digest_name, read_d
 from penstock.backup.restore import FRESH
 from penstock.backup.retention import plan
 from penstock.errors import BackupRunning, NoBackup, StorageError, near_matches
-from penstock.files import make_folder, replace_file
+from penstock.files import locked_at_once, make_folder, replace_file
 
 REHEARSED_SUFFIX = ".verified.json"
 REHEARSAL_FOLDER = ".rehearsal"
+_CLOCKS_DIFFER = timedelta(minutes=10)
+"""By how much the clocks of two machines may differ."""
 
 
 class Rehearsal(Struct, frozen=True, kw_only=True):
@@ -44,23 +44,18 @@ def locked_alone(folder: Path) -> Iterator[None]:
 
     Raises:
         BackupRunning: another process has it.
-        StorageError: the folder cannot be created.
+        StorageError: the folder cannot be created or locked.
     """
-    try:
-        make_folder(folder)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        where = str(error.filename or folder)
-        raise StorageError(where, error.strerror or str(error)) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise BackupRunning(str(folder)) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            make_folder(folder)
+            stack.enter_context(locked_at_once(folder))
+        except BlockingIOError as error:
+            raise BackupRunning(str(folder)) from error
+        except OSError as error:
+            where = str(error.filename or folder)
+            raise StorageError(where, error.strerror or str(error)) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_busy(folder: Path) -> bool:
@@ -106,8 +101,19 @@ def _is_verified(archive: Path) -> bool:
     return read_digest(text, archive.name) == rehearsal.digest
 
 
-def find_backup(folder: Path, name: str) -> Path:
+def ahead_of(folder: Path, now: datetime) -> list[str]:
+    """Backups dated in the future: a clock was wrong when they were made, or is now.
+
+    Raises:
+        StorageError: the folder cannot be read.
+    """
+    return [each.name for each in list_backups(folder) if each.at > now + _CLOCKS_DIFFER]
+
+
+def find_backup(folder: Path, name: str, now: datetime) -> Path:
     """The path of a backup: by its name, its path, or ``latest``.
+
+    The latest is not one dated in the future, unless there are no others.
 
     Raises:
         NoBackup: there is none.
@@ -119,7 +125,8 @@ def find_backup(folder: Path, name: str) -> Path:
         return path
     names = [each.name for each in list_backups(folder)]
     if name == "latest" and names:
-        return folder / names[-1]
+        ahead = ahead_of(folder, now)
+        return folder / ([each for each in names if each not in ahead] or names)[-1]
     if name not in names:
         near = near_matches(name, names)
         meant = f" Did you mean {near[0]}?" if near else ""

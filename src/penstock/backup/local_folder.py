@@ -1,11 +1,10 @@
 """The local folder of backups: which of its archives equal their digests, and a place to stage."""
 
-import fcntl
 import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,7 +12,7 @@ from tempfile import mkdtemp
 from penstock.backup.folder import REHEARSED_SUFFIX, list_backups
 from penstock.backup.model import digest_line, digest_name, read_digest
 from penstock.errors import SyncRunning
-from penstock.files import make_folder, replace_file, sync_folder
+from penstock.files import locked_at_once, make_folder, replace_file, sync_folder
 
 STAGING = ".sync"
 """The folder, inside that of the backups, in which files are staged."""
@@ -88,10 +87,9 @@ def staging(folder: Path) -> Iterator[Path]:
     """
     parent = folder / STAGING
     make_folder(parent)
-    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked_at_once(parent))
         except BlockingIOError:
             raise SyncRunning(str(folder)) from None
         for left in parent.iterdir():
@@ -102,8 +100,6 @@ def staging(folder: Path) -> Iterator[Path]:
             yield own
         finally:
             shutil.rmtree(own, ignore_errors=True)
-    finally:
-        os.close(descriptor)
 
 
 def stage(source: Path, target: Path) -> None:

@@ -39,7 +39,9 @@ def check_archive(path: Path, progress: Progress | None = None) -> Manifest:
     return found
 
 
-def contents(path: Path, expected: Manifest) -> Iterator[tuple[File, Iterator[bytes]]]:
+def contents(
+    path: Path, expected: Manifest, progress: Progress | None = None
+) -> Iterator[tuple[File, Iterator[bytes]]]:
     """The files of an archive that was checked before, as its manifest has them.
 
     Whoever takes a file's content takes all of it, or nothing of the archive may be used. It is
@@ -49,7 +51,7 @@ def contents(path: Path, expected: Manifest) -> Iterator[tuple[File, Iterator[by
         BadBackup, StorageError: as above.
     """
     left = {file.path: file for file in expected.files}
-    with _opened(path, None) as (file, format_):
+    with _opened(path, progress) as (file, format_):
         for member in members(Decompressed(file, format_, _most(path))):
             if member.name == manifest.NAME:
                 continue

@@ -6,6 +6,7 @@ checked as ``penstock verify`` does.
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
@@ -37,9 +38,20 @@ async def rehearse(
     folder = archive.parent / REHEARSAL_FOLDER
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+    is_cancelled = threading.Event()
+
+    def check_cancelled(_: int) -> None:
+        if is_cancelled.is_set():
+            raise asyncio.CancelledError
+
     try:
         try:
-            manifest = await asyncio.to_thread(restore, archive, folder)
+            manifest = await asyncio.to_thread(
+                restore, archive, folder, check_cancelled, keep_log_id=True
+            )
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
         except (BadBackup, StorageError) as error:
             return Rehearsal(at=at, digest=digest, verified=False, findings=[str(error)])
         return await _check(folder, manifest, lake_url, storage_options, at=at, digest=digest)

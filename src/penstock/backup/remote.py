@@ -19,6 +19,7 @@ from msgspec import Struct
 from penstock.backup import local_folder
 from penstock.backup.local_folder import LocalCopy
 from penstock.backup.model import DIGEST_SUFFIX, BackupFile, digest_line, digest_name, time_of
+from penstock.backup.ownership import claim_remote
 from penstock.backup.remote_facts import (
     BackupPulled,
     BackupPushed,
@@ -134,6 +135,7 @@ class _Run:
             else:
                 self._problems.append(f"{self._folder / copy.name} does not have its digest")
         self._listing = await self._remote.list()
+        await claim_remote(self._folder, self._remote, self._listing, self._staging)
         self._there = self._listing.backups()
         deleted, deleted_remote = list[str](), list[str]()
         try:

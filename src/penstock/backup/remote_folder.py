@@ -108,9 +108,16 @@ class RemoteFolder:
         Raises:
             RemoteError: it cannot be read.
         """
-        path = self._path(digest_name(name))
-        answer = await self._rclone.run("cat", "--count=4096", "--", path)
+        answer = await self.read(digest_name(name), 4096)
         return read_digest(answer.decode(errors="replace"), name)
+
+    async def read(self, name: str, most: int) -> bytes:
+        """Return the first bytes of a file.
+
+        Raises:
+            RemoteError: it cannot be read.
+        """
+        return await self._rclone.run("cat", f"--count={most}", "--", self._path(name))
 
     async def hash(self, kind: str, name: str, size: int, *, download: bool = False) -> str:
         """Return a digest of a file's bytes; "" if the remote does not know it.

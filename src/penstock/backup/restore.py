@@ -3,28 +3,43 @@
 The archive is read twice: first it is checked as a whole, and only then are its files written, each
 compared with the manifest again. They are written to a new folder beside the target, which takes
 its place once all is on the disk. So a target exists complete or not at all.
+
+A lake in an object store may be newer than the backup: it has records under numbers that the
+restored log would assign again, and the restored state does not know of them. So the restored log
+gets an id of its own then. A state on a server knows its numbers: see
+``RecordingProcess.continue_numbers``.
 """
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from penstock.backup.manifest import Manifest
 from penstock.backup.reading import Progress, check_archive, contents
 from penstock.errors import FolderNotEmpty, StorageError, StorageFull
-from penstock.files import make_folder, sync_folder
+from penstock.files import locked_at_once, make_folder, sync_folder
+from penstock.publish.endpoints import log_id, renew_log_id
 
 FRESH = ".restoring-"
 """The beginning of the names of folders that are not restored completely."""
 _SPARE = 16 << 20
 
 
-def restore(archive: Path, target: Path, progress: Progress | None = None) -> Manifest:
+def restore(
+    archive: Path,
+    target: Path,
+    progress: Progress | None = None,
+    *,
+    keep_log_id: bool = False,
+) -> Manifest:
     """Restore an archive as a folder that does not exist yet, or is empty.
+
+    ``progress`` is called while the archive is read, twice. ``keep_log_id``: the copy is only read.
 
     Raises:
         FolderNotEmpty: there is something in the folder. Nothing was changed.
@@ -42,7 +57,10 @@ def restore(archive: Path, target: Path, progress: Progress | None = None) -> Ma
             raise StorageFull(str(target.parent), needed)
         _remove_left(target)
         with _fresh_folder(target) as fresh:
-            write_files(archive, found, fresh)
+            write_files(archive, found, fresh, progress)
+            if not keep_log_id and _is_lake_newer(found):
+                renew_log_id(fresh)
+                found = replace(found, log_id=f"{log_id(fresh):x}")
             _check_target(target)
             with suppress(FileNotFoundError):
                 target.rmdir()
@@ -51,10 +69,19 @@ def restore(archive: Path, target: Path, progress: Progress | None = None) -> Ma
     return found
 
 
-def write_files(archive: Path, found: Manifest, folder: Path) -> None:
+def _is_lake_newer(found: Manifest) -> bool:
+    """Whether the lake may have records that neither the log nor the state of the backup knows."""
+    lake, state = found.parts.get("lake"), found.parts.get("state")
+    is_elsewhere = lake is not None and not lake.included and lake.kind != "delta"
+    return is_elsewhere and state is not None and state.included
+
+
+def write_files(
+    archive: Path, found: Manifest, folder: Path, progress: Progress | None = None
+) -> None:
     """Write the files of an archive that was checked to an empty folder, durably."""
     folders = {folder}
-    for file, chunks in contents(archive, found):
+    for file, chunks in contents(archive, found, progress):
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folders.update(folder / each for each in Path(file.path).parents)
@@ -91,25 +118,19 @@ def _fresh_folder(target: Path) -> Iterator[Path]:
     """A new folder beside the target, locked; removed unless it took the target's place."""
     fresh = target.with_name(f"{FRESH}{target.name}-{os.getpid()}")
     fresh.mkdir(mode=0o700)
-    descriptor = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield fresh
+        with locked_at_once(fresh):
+            yield fresh
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        os.close(descriptor)
 
 
 def _remove_left(target: Path) -> None:
     """Remove what a restore left that was killed; one that runs holds a lock."""
     for left in target.parent.glob(f"{FRESH}{target.name}-*"):
-        with suppress(OSError):
-            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not left.is_symlink():
+            with suppress(OSError), locked_at_once(left):
                 shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(descriptor)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from penstock.backup.folder import (
 from penstock.backup.manifest import Manifest
 from penstock.backup.model import name_of
 from penstock.backup.outcome import BackupOutcome, write_outcome
+from penstock.backup.ownership import claim_folder
 from penstock.backup.rehearsal import rehearse
 from penstock.backup.snapshot import Snapshot, Store, take_snapshot
 from penstock.clock import Clock
@@ -87,7 +88,8 @@ async def make_backup(
         NoBackup: no folder for backups is set.
         NoDataset: there is nothing to back up.
         BackupRunning: another process makes one.
-        StorageError, MissingExtra, ConfigError: a part cannot be read, or the archive not written.
+        ConfigError: a setting is invalid, or the folder has the backups of another log.
+        StorageError, MissingExtra: a part cannot be read, or the archive not written.
     """
     folder, log = backup_folder(settings), configured_log(settings)
     if log.folder is None:
@@ -102,7 +104,7 @@ async def make_backup(
     with ExitStack() as stack:
         stack.enter_context(locked_alone(folder))
         stack.enter_context(locked_alone(staging))
-        await asyncio.to_thread(_remove_left, folder, staging)
+        await asyncio.to_thread(_prepare, folder, staging, log_id(log.folder))
         async with open_state(settings, clock) as state:
             store = Store(
                 log=log,
@@ -117,7 +119,11 @@ async def make_backup(
             return await _Run(settings, store, folder, listener, progress).run()
 
 
-def _remove_left(folder: Path, staging: Path) -> None:
+def _prepare(folder: Path, staging: Path, log: int) -> None:
+    try:
+        claim_folder(folder, log)
+    except OSError as error:
+        raise StorageError(str(error.filename or folder), error.strerror or str(error)) from error
     clean(folder)
     for left in staging.iterdir():
         shutil.rmtree(left, ignore_errors=True)

@@ -10,8 +10,9 @@ The parts are copied in this order: the state, the lake, the log.
   that the log has then. What the log no longer has was deleted before the copies were begun, or
   while they were made. In the first case it had been sealed, and is in the copy of the lake;
   retention may have deleted it there, which is what the user wants. The second case is detected:
-  the first key of each stream is read before the state is copied and again from the copy of the
-  log. If one has risen, the copies are discarded and made again. Deletions are hours apart, the
+  the first key of each stream is read before the state is copied, and its record is looked up in
+  the copy of the log. If one is not there, the copies are discarded and made again. (That the copy
+  has a lower key proves nothing: late records have lower keys.) Deletions are hours apart, the
   copies seconds.
 - *The lake never leads the log.* Numbers that are sealed in the copy of the lake are in the log, or
   were deleted from it. So a keeper of the restored store continues where this one was; otherwise it
@@ -31,7 +32,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ from penstock.runtime.checkpoints import (
 from penstock.runtime.status import read_processes, slot_status_id
 from penstock.storage.lake.files import list_files
 from penstock.storage.log import EventLog, open_log
+from penstock.storage.log.keys import Stream
 from penstock.storage.sqlite_file import as_storage_error
 from penstock.storage.state import StateStore
 from penstock.storage.state.sqlite_copy import copy_database
@@ -139,8 +141,7 @@ async def _attempt(store: Store, copies: str, folder: Path) -> Snapshot | None:
     await asyncio.to_thread(_copy_log_id, store, folder)
     slots = await _copy_slots(store, copies)
     taken_ms = store.clock.now_ms()
-    after = await asyncio.to_thread(_first_keys, open_log(f"rocksdb:{folder}"))
-    if any(each not in after or after[each] > key for each, key in before.items()):
+    if await asyncio.to_thread(_is_trimmed, open_log(f"rocksdb:{folder}"), before):
         return None
     parts = {
         "log": Part(kind="rocksdb", included=True),
@@ -151,14 +152,19 @@ async def _attempt(store: Store, copies: str, folder: Path) -> Snapshot | None:
     return Snapshot(folder, parts, slots, taken_ms, elsewhere)
 
 
-def _first_keys(log: EventLog) -> dict[tuple[str, str], bytes]:
-    """The first key of every stream, by slot and stream."""
+def _first_keys(log: EventLog) -> dict[str, dict[Stream, bytes]]:
+    """The first key of every stream, by slot."""
     with closing(log.reader()) as reader:
         return {
-            (slot.slot, str(stream.stream)): stream.first_key
+            slot.slot: {each.stream: each.first_key for each in slot.streams}
             for slot in reader.stats()
-            for stream in slot.streams
         }
+
+
+def _is_trimmed(copy: EventLog, before: Mapping[str, Mapping[Stream, bytes]]) -> bool:
+    """Whether the copy lacks records that were the first before."""
+    with closing(copy.reader()) as reader:
+        return any(reader.lacks_any(slot, first) for slot, first in before.items())
 
 
 def _copy_state(store: Store, folder: Path) -> Part:
@@ -271,7 +277,7 @@ async def _copy_slot(store: Store, slot: str, copies: str, *, is_owned: bool) ->
 
 def _copy_without_owner(log: EventLog, slot: str, path: Path) -> None:
     try:
-        with closing(log.writer(slot)) as writer:
+        with closing(log.writer(slot, briefly=True)) as writer:
             if not path.exists():  # its owner may have ended before it could say that it made it
                 writer.checkpoint(path)
     except OSError as error:

@@ -27,9 +27,9 @@ _STAYING = ("collect", "fetch", "tickers", "work", "keep", "serve", "bus", "up")
 
 _COMMANDS = (
     "demo", "init", "up", "restart", "start", "stop", "collect", "fetch", "tickers", "ingest",
-    "work", "keep", "serve", "bus", "apply", "status", "doctor", "stats", "alerts", "logs", "ticks",
-    "coverage", "gaps", "verify", "tail", "replay", "export", "query", "connectors", "jobs",
-    "symbols", "markets", "log", "backup", "gc", "sim", "judge", "config",
+    "work", "keep", "serve", "bus", "apply", "status", "top", "doctor", "stats", "alerts", "logs",
+    "ticks", "coverage", "gaps", "verify", "tail", "replay", "export", "query",
+    "connectors", "jobs", "symbols", "markets", "log", "backup", "gc", "sim", "judge", "config",
 )  # fmt: skip
 
 

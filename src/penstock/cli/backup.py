@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.backup.folder import Rehearsal, find_backup, list_backups, read_rehearsal
-from penstock.backup.manifest import LOG_ID, Manifest
+from penstock.backup.facts import BackupMade
+from penstock.backup.folder import Rehearsal, ahead_of, find_backup, list_backups, read_rehearsal
+from penstock.backup.manifest import Manifest
 from penstock.backup.priority import give_way
 from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore as restore_archive
@@ -24,14 +26,11 @@ from penstock.cli.running import View, show_until, unless_drawn
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.errors import BadBackup
-from penstock.telemetry import log_facts
+from penstock.telemetry import Fact, log_facts
 from penstock.telemetry.printable import printable
 
 backup = typer.Typer(help="Make, check, restore and copy backups.", no_args_is_help=True)
 backup.command()(sync)
-
-_LOCAL = ("cache", "delta", "memory")
-"""Kinds of parts that are on no server."""
 
 FolderOption = Annotated[
     str | None,
@@ -77,10 +76,13 @@ def run(
     }
     settings = read_settings(context, given).settings
     give_way()
+    complete: list[str] = []
     try:
-        made = asyncio.run(_run(settings))
+        made = asyncio.run(_run(settings, complete))
     except asyncio.CancelledError:
-        note("penstock: stopped; no backup was made.")
+        unchecked = "was made, and was not checked by restoring it"
+        words = f"{complete[0]} {unchecked}" if complete else "no backup was made"
+        note(f"penstock: stopped; {words}.")
         raise typer.Exit(1) from None
     found = made.rehearsal
     if as_json:
@@ -105,7 +107,15 @@ def run(
     raise typer.Exit(0 if found is None or found.verified else 1)
 
 
-async def _run(settings: Settings) -> Backed:
+async def _run(settings: Settings, complete: list[str]) -> Backed:
+    """Make a backup; its name is added to ``complete`` as soon as it is on the disk."""
+
+    def listen(fact: Fact) -> None:
+        if isinstance(fact, BackupMade):
+            complete.append(fact.name)
+        log(fact)
+
+    log = unless_drawn(log_facts)
     clock, task = SystemClock(), asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -113,7 +123,7 @@ async def _run(settings: Settings) -> Backed:
     view = View(lambda _: Text(course.describe()), course.describe)
     shown = asyncio.create_task(show_until(over, clock, view))
     try:
-        return await make_backup(settings, clock, unless_drawn(log_facts), course.archived)
+        return await make_backup(settings, clock, listen, course.archived)
     finally:
         over.set()
         await shown
@@ -252,19 +262,24 @@ def restore(
     for part, each in found.parts.items():
         if not each.included:
             note(f"penstock: not in the backup: {part}. {each.note}")
-    if any(not each.included and each.kind not in _LOCAL for each in found.parts.values()):
-        note(
-            "penstock: what is on a server may be newer than this backup, and its records be sealed"
-            f" already: then delete {to / LOG_ID} before the first process starts."
-        )
     typer.echo(f"Check it with: penstock verify --data-dir {to}")
 
 
 def _find(context: typer.Context, name: str, folder: str | None) -> Path:
     settings = read_settings(context, {"backup.folder": folder}).settings
+    now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
     if "/" in name:
-        return find_backup(Path(), name)
-    return find_backup(backup_folder(settings), name)
+        return find_backup(Path(), name, now)
+    found = find_backup(backup_folder(settings), name, now)
+    if name == "latest":
+        for each in ahead_of(backup_folder(settings), now):
+            taken = (
+                "is dated in the future, and there is no other"
+                if each == found.name
+                else ("is dated in the future and was left out")
+            )
+            note(f"penstock: {each} {taken}: a clock was wrong, or is now. To use it, name it.")
+    return found
 
 
 def _facts(found: Manifest) -> dict[str, object]:

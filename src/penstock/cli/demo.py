@@ -3,16 +3,17 @@
 import asyncio
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 import typer
 from msgspec.structs import asdict
 
 from penstock.cli.context import read_settings
+from penstock.cli.demo_console import console_served, market_address, open_in_browser
 from penstock.cli.demo_full import is_complete, run_full
 from penstock.cli.demo_parts import DemoPlan, judge, of_each, simulators_of, until_filled
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
@@ -39,15 +40,11 @@ from penstock.simulator.engine.faults import read_plan
 from penstock.simulator.judge import Findings, total
 from penstock.simulator.market.listings import slug
 
-T = TypeVar("T")
 _START_S = 60.0
 _POLL_S = 0.25
-_LOOK_AT_BOOKS_S = 1.0
-_GAP_WATCH_S = 1.0
-_FILL_S = 60.0
-"""How long to wait at the end for gaps to be filled."""
 _NEXT_MARKETS = 2
 """Markets in the command that is suggested at the end."""
+_SECONDS = 30.0
 
 
 def demo(
@@ -56,7 +53,14 @@ def demo(
         str | None,
         typer.Option("--exchanges", help="Exchanges, separated by commas. Default: the first."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to collect.")] = 30.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="How long to collect. Default: 30; on a terminal the collection then goes on.",
+            show_default=False,
+        ),
+    ] = None,
     seed: SeedOption = None,
     symbols: SymbolsOption = None,
     faults: FaultsOption = None,
@@ -73,6 +77,10 @@ def demo(
             "--full", help="Run everything under the supervisor, and kill every process once."
         ),
     ] = False,
+    opens: Annotated[bool, typer.Option("--open", help="Open the console in the browser.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the console; 0 chooses a free one.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Collect from simulated exchanges, then compare the records with the simulators' ledgers.
@@ -80,7 +88,9 @@ def demo(
     Each exchange has a simulator, a collector and a judge, each in its own process, and a worker
     fills the gaps of all. They share one data folder and one store. Exits 0 if all records are
     correct and every missing trade is listed as a gap. Ctrl-C ends the collection early; the
-    records so far are judged. With --full, `penstock up` runs all kinds of processes for all
+    records so far are judged. The console, a web page, shows it live; its address is printed
+    first. On a terminal without --seconds, collection and console go on after the verdict, until
+    Ctrl-C. With --full, `penstock up` runs all kinds of processes for all
     exchanges, and each of them is killed once; exits 0 only if nothing is missing.
 
     Example: penstock demo --exchanges binance,kraken --seconds 20 --faults drop=0.01,cut=5s
@@ -93,17 +103,22 @@ def demo(
     settings = read_settings(context, options).settings.simulator
     chosen = _offered() if full and names is None else _choose(split(names))
     _check(settings, chosen)
+    stays = seconds is None and not as_json and in_foreground()
     with _folder(data_dir, delete=as_json) as folder:
-        plan = DemoPlan(settings, seconds, folder, context.obj)
+        plan = DemoPlan(settings, _SECONDS if seconds is None else seconds, folder, context.obj)
         if full:
             _report_full(asyncio.run(run_full(plan, chosen)), as_json)
-        found = asyncio.run(_demo(plan, chosen))
+
+        def report(found: Mapping[str, Findings]) -> None:
+            if as_json:
+                findings = total(found.values())
+                say(findings if names is None else {**asdict(findings), "exchanges": found})
+            else:
+                _print_findings(found)
+                _print_next_steps(chosen, settings, folder)
+
+        found = asyncio.run(_demo(plan, chosen, _Page(port, opens, stays), report))
     findings = total(found.values())
-    if as_json:
-        say(findings if names is None else {**asdict(findings), "exchanges": found})
-    else:
-        _print_findings(found)
-        _print_next_steps(chosen, settings, folder)
     raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
 
 
@@ -186,6 +201,8 @@ class _DemoProgress:
     seconds: float
     phases: dict[str, Literal["starting", "recording", "filling", "checking", "done"]]
     """By exchange."""
+    console: str = ""
+    """The console's address, or why there is none."""
     _until_ns: int = 0
 
     def records(self, exchange: str) -> None:
@@ -206,33 +223,68 @@ class _DemoProgress:
         return "Checking the records …" if "checking" in phases else "Done."
 
 
-async def _demo(plan: DemoPlan, chosen: Sequence[str]) -> dict[str, Findings]:
-    clock, stop, over = SystemClock(), asyncio.Event(), asyncio.Event()
+class _Page(NamedTuple):
+    """The console of a demo, as it was asked for."""
+
+    port: int
+    opens: bool
+    """Whether it is opened in the browser."""
+    stays: bool
+    """Whether the collection goes on after the verdict."""
+
+
+async def _demo(
+    plan: DemoPlan,
+    chosen: Sequence[str],
+    page: _Page,
+    report: Callable[[Mapping[str, Findings]], None],
+) -> dict[str, Findings]:
+    clock, stop, opening = SystemClock(), asyncio.Event(), set[asyncio.Task[None]]()
     stop_on_signals(stop)
     course = _DemoProgress(clock, plan.seconds, dict.fromkeys(chosen, "starting"))
-    watching = asyncio.create_task(_watch(plan, course, over))
-    try:
-        async with simulators_of(plan, chosen) as started:
-            environment = plan.environment({n: each.listening for n, each in started.items()})
+    async with AsyncExitStack() as stack:
+        watching = await stack.enter_async_context(_watched(plan, course))
+        started = await stack.enter_async_context(simulators_of(plan, chosen))
+        environment = plan.environment({n: each.listening for n, each in started.items()})
+        collecting = {
+            name: [*plan.base, "collect", name, *started[name].symbols] for name in chosen
+        }
+        market = chosen[0], started[chosen[0]].symbols[0]
 
-            async def collect(name: str) -> None:
-                words = [*plan.base, "collect", name, *started[name].symbols]
-                await _collect(plan, words, environment, stop, (course, name))
+        def tell(console: str) -> None:
+            course.console = console
+            if not in_foreground():
+                write(f"Console: {console}\n")
+            if page.opens and console.startswith("http"):
+                address = market_address(console, *market)
+                opening.add(asyncio.create_task(open_in_browser(address)))
 
-            async def judge_one(name: str) -> Findings:
-                words = [*plan.base, "judge", started[name].listening, "--json"]
-                findings = await judge(words, environment)
-                course.phases[name] = "done"
-                return findings
+        await stack.enter_async_context(console_served(plan, environment, page.port, tell))
 
-            async with running([*plan.base, "work"], environment):
-                await of_each(chosen, collect)
-                await until_filled(plan, clock)
-            course.phases = dict.fromkeys(chosen, "checking")
-            return await of_each(chosen, judge_one)
-    finally:
-        over.set()
-        await watching
+        async def collect(name: str) -> None:
+            await _collect(plan, collecting[name], environment, stop, (course, name))
+
+        async def judge_one(name: str) -> Findings:
+            words = [*plan.base, "judge", started[name].listening, "--json"]
+            findings = await judge(words, environment)
+            course.phases[name] = "done"
+            return findings
+
+        async with running([*plan.base, "work"], environment):
+            await of_each(chosen, collect)
+            await until_filled(plan, clock)
+        course.phases = dict.fromkeys(chosen, "checking")
+        found = await of_each(chosen, judge_one)
+        await watching.aclose()
+        report(found)
+        if page.stays and not stop.is_set():
+            if course.console.startswith("http"):
+                typer.echo(f"Candles, live: {market_address(course.console, *market)}")
+            typer.echo("The collection goes on. Ctrl-C ends it.")
+            for words in ([*plan.base, "work"], *collecting.values()):
+                await stack.enter_async_context(running(words, environment))
+            await stop.wait()
+    return found
 
 
 async def _collect(
@@ -270,6 +322,21 @@ async def _until_enough(
     await wait_for(stop, clock, plan.seconds)
 
 
+@asynccontextmanager
+async def _watched(plan: DemoPlan, course: _DemoProgress) -> AsyncIterator[AsyncExitStack]:
+    """Show the status of the collectors until the stack, or else the block, is left."""
+    over = asyncio.Event()
+    watching = asyncio.create_task(_watch(plan, course, over))
+
+    async def end() -> None:
+        over.set()
+        await watching
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(end)
+        yield stack
+
+
 async def _watch(plan: DemoPlan, course: _DemoProgress, over: asyncio.Event) -> None:
     """Show the status of the collectors until ``over`` is set."""
     words = introduction(list(course.phases), plan.seconds)
@@ -281,7 +348,7 @@ async def _watch(plan: DemoPlan, course: _DemoProgress, over: asyncio.Event) -> 
         return {name: said.get(name) for name in course.phases}
 
     view = View(
-        lambda viewport: draw_demo(latest(), words, course.describe(), viewport),
+        lambda viewport: draw_demo(latest(), words, course.describe(), viewport, course.console),
         lambda: describe_demo(latest()),
     )
     await show_until(over, course.clock, view)

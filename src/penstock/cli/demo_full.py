@@ -54,7 +54,9 @@ async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str) -> dict[s
     stop_on_signals(stop)
     async with simulators_of(plan, exchanges) as started:
         environment = _environment(plan, started, backups)
+        port = environment[environment_name("api.port")]
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
+        write(f"Console: http://127.0.0.1:{port}/\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
             demo = _Supervised(plan, environment, stop, clock)
             ended = asyncio.create_task(up.wait())

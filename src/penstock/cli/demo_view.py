@@ -20,10 +20,16 @@ def introduction(exchanges: Sequence[str], seconds: float) -> str:
 
 
 def draw_demo(
-    statuses: Mapping[str, CollectorStatus | None], words: str, phase: str, viewport: Viewport
+    statuses: Mapping[str, CollectorStatus | None],
+    words: str,
+    phase: str,
+    viewport: Viewport,
+    console: str = "",
 ) -> RenderableType:
-    """The whole view: the introduction, the phase, and a block for each exchange."""
+    """The whole view: the introduction, the phase, the console, and a block for each exchange."""
     head = [*wrapped(words, viewport.width), *wrapped(phase, viewport.width, "bold cyan")]
+    if console:
+        head += wrapped(f"Console: {console}", viewport.width, "bold")
     left = None if viewport.height is None else viewport.height - len(head)
     return Group(*head, *_blocks(statuses, Viewport(viewport.width, left)))
 

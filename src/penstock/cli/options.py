@@ -8,7 +8,7 @@ import typer
 
 from penstock.config import Settings
 from penstock.exchanges import registry
-from penstock.storage.log import is_slot_name
+from penstock.storage.log.keys import is_slot_name
 from penstock.telemetry.printable import printable_json
 
 

@@ -22,7 +22,7 @@ from penstock.cli.running import (
 from penstock.clock import SystemClock
 from penstock.config import Settings
 from penstock.runtime.stopping import opened, stop_on_signals
-from penstock.storage.log import is_slot_name
+from penstock.storage.log.keys import is_slot_name
 from penstock.telemetry import Listener, log_facts
 
 

@@ -18,8 +18,8 @@ def summarize(
         doing=doing,
         problems=tuple(_problems(status)),
         state=status.state,
-        connections=connections,
         exchanges=(_activity(status),),
+        connections=connections,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from penstock.config.ranges import Count, Port, Seconds
+from penstock.config.ranges import Count, Hours, Port, Seconds
 from penstock.config.secret import Secret
 
 
@@ -21,6 +21,8 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_token: Secret = Secret("")
     """Another token, with which clients may read (``GET``) but change nothing. If only this one
     is set, nothing can be changed over HTTP."""
+    session_hours: Hours = 12
+    """Hours after which somebody who logged in to the console has to do so again."""
     hosts: tuple[str, ...] = ()
     """Further host names under which clients may reach it, such as that of a proxy."""
     connections: Count = 512

@@ -7,15 +7,16 @@ stored numbers by reading the log; a log of an older version is read once as a w
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import cast
 
 from penstock.coverage.batches import StreamBatch, by_stream
-from penstock.coverage.model import By, GapRow, SlotCoverage
+from penstock.coverage.model import By, GapRow, Run, SlotCoverage
 from penstock.coverage.series import Consecutive, Series, kind_of
 from penstock.market.channels import DISCONNECTS, recorded_in
 from penstock.market.events import Disconnect, Event
-from penstock.storage.log import LogReader, Span, Stored
-from penstock.storage.log.keys import Stream
+from penstock.storage.log import LogReader, Span, Stored, StreamStats
+from penstock.storage.log.keys import Stream, id_of_key
 
 QUIET_NS = 10_000_000_000
 """How far the coverage of a stream without new records may lag."""
@@ -61,11 +62,14 @@ class Projection:
                 continue
             # Numbers that are left out were written by an attempt that failed.
             series.is_behind |= batch.records[0].number > series.number + 1
+            series.is_left_out |= series.is_behind
             if not series.is_behind:
                 self._take(series, batch, markers.pop(batch.stream, ()))
                 series.is_live = True
         for stream, some in markers.items():
             series = self._series.get(stream)
+            if series is not None:
+                series.is_left_out |= series.is_behind
             if series is not None and not series.is_behind:
                 self._take(series, StreamBatch(stream, ()), some)
 
@@ -90,11 +94,19 @@ class Projection:
                 if last is not None and until_ns - last.last >= at_least_ns:
                     series.alive(until_ns)
 
-    def resume(self, stored: Iterable[SlotCoverage], numbers: Mapping[Stream, int]) -> None:
+    def resume(
+        self,
+        stored: Iterable[SlotCoverage],
+        numbers: Mapping[Stream, int],
+        sealed: Mapping[str, int] = MappingProxyType({}),
+        begins: Mapping[Stream, StreamStats] = MappingProxyType({}),
+    ) -> None:
         """Continue from what is stored; ``numbers`` are the last ones that the slot has assigned.
 
         If the log has fewer records than were stored, it was damaged or replaced: then all of it is
-        read again.
+        read again. What is sealed stays in it: everything, if ``sealed`` (the last sealed numbers)
+        says so; else, of a collector, what is before the first record in the log (``begins``),
+        since that was deleted from it. What workers recorded there may be newer, and lost.
         """
         known = {each.stream: each for each in stored}
         self.is_resumed = True
@@ -103,11 +115,14 @@ class Projection:
             if by is None:
                 continue
             doc, last = known.get(stream), numbers.get(stream, 0)
-            if doc is not None and doc.by == by and doc.number <= last:
-                series = Series(stream, by, doc.number, doc.runs)
-            else:
-                series = Series(stream, by)
-                series.is_changed = True
+            series = Series(stream, by)
+            if doc is not None and doc.by == by:
+                if doc.number <= last or doc.number <= sealed.get(str(stream), 0):
+                    series = Series(stream, by, min(doc.number, last), doc.runs)
+                elif self._is_streamed and stream in begins:
+                    begin = _first_position(begins[stream], by)
+                    series = Series(stream, by, 0, _below(doc.runs, begin))
+            series.is_changed = doc is None or doc.by != by or doc.number > last
             # By time, markers after the last record are to be read too.
             series.is_behind = series.number < last or by != "id"
             self._series[stream] = series
@@ -116,12 +131,16 @@ class Projection:
         self._covered.clear()
 
     def catch_up(self, log: LogReader) -> Iterator[None]:
-        """Read what is not in it yet; pauses after every few records, so that others may run."""
-        for stream in list(self._series):
-            series = self._series[stream]
-            while series is not None and series.is_behind:
-                self._read_some(series, log)
-                yield
+        """Read what is not in it yet; pauses after every few records, so that others may run.
+
+        The log is looked at once for all streams, and again for what is recorded meanwhile.
+        """
+        while behind := [each for each in self._series.values() if each and each.is_behind]:
+            held = log.held()
+            for series in behind:
+                series.is_left_out = False
+            for series in behind:
+                yield from self._read(series, held)
 
     @property
     def is_behind(self) -> bool:
@@ -153,20 +172,28 @@ class Projection:
             if series is not None:
                 series.is_changed = True
 
-    def _read_some(self, series: Series, log: LogReader) -> None:
-        last, since_ns = series.runs.last, 0
-        if series.by == "received_ns" and last is not None:
-            since_ns = last.last
-        records = list(islice(log.numbers(series.stream, self.slot, series.number + 1), _AT_ONCE))
-        if records:
-            span = Span(since_ns=since_ns, until_ns=records[-1].received_at_ns + 1)
-        else:
-            # Whatever is recorded from now on comes by the tap.
-            series.is_behind = False
-            if series.by == "open_ms":
-                newest = next(log.scan(series.stream, reverse=True, limit=1), None)
-                since_ns = 0 if newest is None else newest.received_at_ns
-            span = Span(since_ns=since_ns)
+    def _read(self, series: Series, log: LogReader) -> Iterator[None]:
+        found = log.numbers(series.stream, self.slot, series.number + 1)
+        while records := list(islice(found, _AT_ONCE)):
+            until_ns = records[-1].received_at_ns + 1
+            self._add(
+                series, log, records, Span(since_ns=self._since_ns(series), until_ns=until_ns)
+            )
+            yield
+        since_ns = self._since_ns(series)
+        if series.by == "open_ms":
+            newest = next(log.scan(series.stream, reverse=True, limit=1), None)
+            since_ns = 0 if newest is None else newest.received_at_ns
+        self._add(series, log, records, Span(since_ns=since_ns))
+        # Whatever is recorded from now on comes by the tap.
+        series.is_behind = series.is_left_out
+        yield
+
+    def _since_ns(self, series: Series) -> int:
+        last = series.runs.last
+        return last.last if series.by == "received_ns" and last is not None else 0
+
+    def _add(self, series: Series, log: LogReader, records: Sequence[Stored], span: Span) -> None:
         markers = [] if series.by == "id" else _markers_of(log, series.stream, span)
         self._take(series, StreamBatch(series.stream, records), markers)
 
@@ -183,6 +210,18 @@ class Projection:
     def _kind_of(self, stream: Stream) -> By | None:
         by = kind_of(stream, self._consecutive)
         return None if by == "received_ns" and not self._is_streamed else by
+
+
+def _first_position(stats: StreamStats, by: By) -> int:
+    first = None if by == "received_ns" else id_of_key(stats.first_key)
+    return stats.first_received_ns if first is None else first
+
+
+def _below(runs: Iterable[Run], position: int) -> Iterator[Run]:
+    """The parts of runs before a position."""
+    for run in runs:
+        if run.first < position:
+            yield run._replace(last=min(run.last, position - 1))
 
 
 def _markers(batches: Iterable[StreamBatch]) -> dict[Stream, list[Disconnect]]:

@@ -1,6 +1,6 @@
 """What one slot holds of one series, from its records and the markers of lost connections."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from penstock.coverage.batches import StreamBatch
 from penstock.coverage.causes import Why, gap_row, why
@@ -32,13 +32,15 @@ def kind_of(stream: Stream, consecutive: Consecutive) -> By | None:
 class Series:
     """What a slot holds of one series."""
 
-    def __init__(self, stream: Stream, by: By, number: int = 0, runs: Sequence[Run] = ()) -> None:
+    def __init__(self, stream: Stream, by: By, number: int = 0, runs: Iterable[Run] = ()) -> None:
         self.stream, self.by, self.runs = stream, by, TimedRuns(runs)
         self.number = number
         """All records up to this number are in it."""
         self.is_changed = False
         self.is_behind = False
         """Whether the log has records that are to be read first."""
+        self.is_left_out = False
+        """Whether some were recorded meanwhile, and are to be read too."""
         self.is_live = False
         """Whether this process has received any of it."""
         self._absence: Why | None = None

@@ -5,7 +5,7 @@ and what a killed process had not written is read from the log by the next one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -15,7 +15,8 @@ from penstock.coverage.gap_reports import GapReports
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import SlotCoverage, as_coverage, as_document
 from penstock.coverage.projection import Projection
-from penstock.storage.log import EventLog
+from penstock.storage.lake.documents import read_seals
+from penstock.storage.log import EventLog, StreamStats
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition
@@ -54,6 +55,10 @@ class CoverageWriter:
     _written_ns: int = field(init=False, default=0)
     _refreshed_ns: int = field(init=False, default=0)
     _told: bool = field(init=False, default=False)
+    _catching_up: Generator[None, None, None] | None = field(init=False, default=None)
+    """Continues where it was when time was up."""
+    _missing: dict[Stream, int] = field(init=False, default_factory=dict)
+    """By stream, the last number that the store knows and the slot lacks."""
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     async def run(self) -> None:
@@ -71,6 +76,8 @@ class CoverageWriter:
             async with asyncio.timeout(_LAST_S):
                 self._written_ns = 0
                 await self._try()
+        if self._catching_up is not None:
+            self._catching_up.close()
 
     async def write(self) -> None:
         """Write everything now.
@@ -83,6 +90,22 @@ class CoverageWriter:
                 await self._resume(self.store)
                 await self._write_gaps(self.store)
                 await self._write_documents(self.store)
+
+    async def missing_numbers(self) -> Mapping[Stream, int]:
+        """The last number of each stream of which the store knows more than the slot has.
+
+        Then the log is an older copy. Its ledger is corrected first. Call this before anything is
+        recorded.
+
+        Raises:
+            StorageError: the log or the store failed.
+        """
+        assert self.store is not None
+        async with self._turn:
+            await self._begin(self.store)
+            if self._missing:
+                await self._write_documents(self.store)
+            return self._missing
 
     async def _try(self) -> bool:
         """Write what is due; return whether that was possible."""
@@ -119,17 +142,45 @@ class CoverageWriter:
 
     async def _resume(self, store: StateStore) -> None:
         """Continue from the store and the log, as far as other tasks leave time for it."""
+        await self._begin(store)
+        if not self.projection.is_behind:
+            return
+        until_ns = self.clock.monotonic_ns() + _READ_NS
+        if self._catching_up is None:
+            self._catching_up = self._catch_up()
+        try:
+            for _ in self._catching_up:
+                await self.clock.sleep(0)
+                if self.clock.monotonic_ns() > until_ns:
+                    return
+        except BaseException:
+            self._catching_up.close()
+            self._catching_up = None
+            raise
+        self._catching_up = None
+
+    def _catch_up(self) -> Generator[None, None, None]:
+        with closing(self.log.reader()) as log:
+            yield from self.projection.catch_up(log)
+
+    async def _begin(self, store: StateStore) -> None:
+        """Read what is stored, once."""
         projection = self.projection
-        if not projection.is_resumed:
-            stored = await read_slot(store, projection.log_id, projection.slot)
-            projection.resume(stored, self.numbers())
-        if projection.is_behind:
-            until_ns = self.clock.monotonic_ns() + _READ_NS
+        if projection.is_resumed:
+            return
+        stored = await read_slot(store, projection.log_id, projection.slot)
+        seals = await read_seals(store, projection.log_id, projection.slot)
+        sealed = {name: number for each in seals for name, number in each.numbers.items()}
+        here, begins = self.numbers(), dict[Stream, StreamStats]()
+        known = {Stream(*name.split(".", 2)): number for name, number in sealed.items()}
+        for each in stored:
+            known[each.stream] = max(each.number, known.get(each.stream, 0))
+        self._missing = {s: number for s, number in known.items() if number > here.get(s, 0)}
+        if self._missing:
             with closing(self.log.reader()) as log:
-                for _ in projection.catch_up(log):
-                    await self.clock.sleep(0)
-                    if self.clock.monotonic_ns() > until_ns:
-                        return
+                slots = [each for each in log.stats() if each.slot == projection.slot]
+            begins = {each.stream: each for slot in slots for each in slot.streams}
+        projection.resume(stored, here, sealed, begins)
 
     async def _write_documents(self, store: StateStore) -> None:
         alive_ns = self.alive_ns()

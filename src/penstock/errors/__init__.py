@@ -18,6 +18,7 @@ PenstockError
 ├── NoDataset              there is no data folder and no lake at that place
 ├── BadTime                not a time, or an empty range of time
 ├── BadQuery               a query that cannot be answered as it is written
+├── TooManyMarkets         more markets are shown than the server follows: retry later
 ├── GapError               data of the range that was read is missing
 ├── BadLimit               an invalid limit: not above zero, named twice, on two clocks
 ├── BadCost                the cost of a request is not a whole number above zero
@@ -58,6 +59,8 @@ PenstockError
 ├── ProductLocked          another job run fetches that market: wait until it has ended
 ├── NotLocked              nobody holds that lock
 ├── LockLost               another took the lock meanwhile: stop, and retry
+├── UnknownGap             the ledger has no gap of that id
+├── GapNotFillable         no job can fill the gap; ``reason`` says why
 ├── JobEnded               it has finished or was deleted: create another
 ├── UnfinishedJob          a product is being fetched for another range: continue or delete that job
 ├── BadTick                what should be stored as a tick is none
@@ -130,7 +133,7 @@ from penstock.errors.naming import (
     UnknownStream,
     UnknownSymbol,
 )
-from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset
+from penstock.errors.reading import BadQuery, BadTime, GapError, NoDataset, TooManyMarkets
 from penstock.errors.remote import RcloneMissing, RemoteError, RemoteStalled, SyncRunning
 from penstock.errors.storage import (
     AlreadyExists,
@@ -152,6 +155,7 @@ from penstock.errors.work import (
     BadJob,
     ConnectorInUse,
     ConnectorPaused,
+    GapNotFillable,
     JobEnded,
     JobRunning,
     LockLost,
@@ -160,6 +164,7 @@ from penstock.errors.work import (
     ProductLocked,
     UnfinishedJob,
     UnknownConnector,
+    UnknownGap,
     UnknownJob,
     UnknownKind,
 )
@@ -193,6 +198,7 @@ __all__ = [
     "ExchangeUnreachable",
     "FolderNotEmpty",
     "GapError",
+    "GapNotFillable",
     "GapOverlaps",
     "JobEnded",
     "JobRunning",
@@ -229,12 +235,14 @@ __all__ = [
     "StoreUnreachable",
     "SupervisorRunning",
     "SyncRunning",
+    "TooManyMarkets",
     "UnexpectedAnswer",
     "UnfinishedJob",
     "UnknownCategory",
     "UnknownChannel",
     "UnknownConnector",
     "UnknownExchange",
+    "UnknownGap",
     "UnknownInterval",
     "UnknownJob",
     "UnknownKind",

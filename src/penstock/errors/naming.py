@@ -59,7 +59,8 @@ class NotCollected(PenstockError):
 
     def __init__(self, name: str, collected: Iterable[str]) -> None:
         self.name, names = name, sorted(collected)
-        meant = hint(near_matches(name, names))
+        self.near = near_matches(name, names)
+        meant = hint(self.near)
         shown = ", ".join(names[:10]) + (" and more" if len(names) > 10 else "")
         super().__init__(f"This folder has no data of {name!r}.{meant} It has: {shown}.")
 

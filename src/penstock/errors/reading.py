@@ -19,6 +19,16 @@ class BadQuery(PenstockError):
     """A query that cannot be answered as it is written. Nothing was changed."""
 
 
+class TooManyMarkets(PenstockError):
+    """More markets are shown at the same time than the server follows."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"{most} markets are shown at the same time, and no more can be. Close another page, or"
+            " try again in some seconds."
+        )
+
+
 class GapError(PenstockError):
     """Data of the range that was read is missing, and ``on_gap`` is ``"raise"``."""
 

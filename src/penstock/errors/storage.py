@@ -22,8 +22,10 @@ class UnusableId(PenstockError):
 class SlotInUse(PenstockError):
     """Another process writes this slot of the log."""
 
-    def __init__(self, slot: str, holder: str) -> None:
+    def __init__(self, slot: str, holder: str, *, briefly: bool = False) -> None:
         self.slot, self.holder = slot, holder
+        self.briefly = briefly
+        """Whether the holder releases it soon."""
         super().__init__(
             f"The log's slot {slot!r} is already being written by {holder}. Stop that process,"
             " or run this one with another slot: --slot NAME."

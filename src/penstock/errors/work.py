@@ -125,6 +125,22 @@ class LockLost(PenstockError):
         super().__init__(f"The lock {key} was lost: {reason}. Nothing more was recorded.")
 
 
+class UnknownGap(PenstockError):
+    """The ledger has no gap of that id."""
+
+    def __init__(self, gap_id: str) -> None:
+        self.gap_id = gap_id
+        super().__init__(f"There is no gap {gap_id!r}. It may be merged with another: list again.")
+
+
+class GapNotFillable(PenstockError):
+    """No job can fill the gap."""
+
+    def __init__(self, gap_id: str, reason: str) -> None:
+        self.gap_id, self.reason = gap_id, reason
+        super().__init__(f"The gap {gap_id!r} cannot be filled: {reason}. Nothing was changed.")
+
+
 class NotStreaming(PenstockError):
     """The collector has not started, or has stopped."""
 

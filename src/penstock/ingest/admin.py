@@ -7,10 +7,13 @@ from msgspec.structs import asdict, replace
 
 from penstock.config import LimitPlan
 from penstock.connectors import Connector, ConnectorManager
+from penstock.coverage.gap_rows import GapRows
+from penstock.coverage.model import GapRow
 from penstock.errors import UnknownInterval
 from penstock.exchanges import registry
 from penstock.exchanges.base import Exchange
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.ingest.gap_fill import Filling, fill_gap, why_not
 from penstock.jobs.model import Job, NewJob
 from penstock.jobs.service import JobService
 from penstock.jobs.validation import admitted
@@ -78,6 +81,17 @@ class FleetAdmin:
         if connector.blocked_until is None:
             await self.job_service.wake(exchange_id)
         return connector
+
+    async def fill(self, gap: GapRow) -> Filling:
+        """Create the jobs that fill a gap, or run the one that does; see ``fill_gap``.
+
+        Raises:
+            GapNotFillable: no job can fill it.
+            JobEnded: its job ended just now.
+        """
+        if not why_not(gap):
+            await self.connectors.ensure_connector(gap.exchange)
+        return await fill_gap(self.job_service, GapRows(self.job_service.store), gap)
 
     async def add(self, new: NewJob, origin: str = "") -> Job:
         """Create a job, and the connector it needs if there is none.

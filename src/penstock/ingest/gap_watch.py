@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
+from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import By, GapRow
 from penstock.errors import AlreadyExists, JobEnded, StorageError, UnknownJob
 from penstock.ingest.candle_jobs import GAP_BACKFILL
@@ -20,6 +21,7 @@ from penstock.ingest.history import length_ms
 from penstock.ingest.id_ranges import FETCHED_BY_ID, IdRange, IdRangeCursor
 from penstock.ingest.timed_gaps import ids_between
 from penstock.jobs.model import Cursor, Job, NewJob
+from penstock.jobs.service import JobService
 from penstock.market.channels import CANDLES
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
@@ -83,7 +85,7 @@ class GapWatch:
                 for (stream, by), of_series in groupby(
                     of_exchange, lambda row: (row.stream, row.by)
                 )
-                if (page := _page(stream, by))
+                if (page := page_size(stream, by))
             ]
             # The first of each market, then the second of each.
             for batch in (each for turn in zip_longest(*series) for each in turn if each):
@@ -91,7 +93,9 @@ class GapWatch:
                     break
                 if (new := new_job(batch)) is not None:
                     room -= 1
-                    made += await self._create(batch, new)
+                    context = self._context
+                    job = await create_job(context.job_service, context.gaps, batch, new)
+                    made += job.is_new
         return made
 
     async def _live(self) -> AsyncIterator[Job]:
@@ -114,14 +118,29 @@ class GapWatch:
                     with suppress(JobEnded, UnknownJob):
                         await self._context.job_service.resume(job.id)
 
-    async def _create(self, batch: GapBatch, new: NewJob) -> bool:
-        """Create a job and note it at its gaps; False if there is one for them already."""
-        try:
-            job_id, is_new = (await self._context.job_service.create(new, GAP_WATCH)).id, True
-        except AlreadyExists as error:
-            job_id, is_new = error.existing_id, False
-        await self._context.gaps.attach(batch.stream, batch.by, *batch.ids, job_id)
-        return is_new
+
+class GapJob(NamedTuple):
+    """The job of a gap."""
+
+    id: str
+    is_new: bool
+    """Whether it was created by this call."""
+
+
+async def create_job(
+    job_service: JobService, gaps: GapRows, batch: GapBatch, new: NewJob
+) -> GapJob:
+    """Create a job and note it at its gaps, unless there is one for them already.
+
+    Raises:
+        StorageError: the store does not answer.
+    """
+    try:
+        made = GapJob((await job_service.create(new, GAP_WATCH)).id, is_new=True)
+    except AlreadyExists as error:
+        made = GapJob(error.existing_id, is_new=False)
+    await gaps.attach(batch.stream, batch.by, *batch.ids, made.id)
+    return made
 
 
 def new_job(batch: GapBatch) -> NewJob | None:
@@ -177,7 +196,7 @@ def batches(
         yield from _split(waiting, page)
 
 
-def _page(stream: Stream, by: By) -> int:
+def page_size(stream: Stream, by: By) -> int:
     """How many positions of a stream one page has; a gap by time is fetched as it is."""
     match by:
         case "id":

@@ -189,7 +189,7 @@ class Keeper:
         if not any(state.deletions for state in states):
             return
         try:
-            writer = services.log.writer(slot)
+            writer = services.log.writer(slot, briefly=True)
         except SlotInUse:
             return
         with closing(writer):

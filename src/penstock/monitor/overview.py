@@ -1,6 +1,7 @@
 """The overview of a fleet: each exchange, the totals, the disk, the last backup, the alerts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -10,7 +11,8 @@ from penstock.backup.outcome import BackupOutcome
 from penstock.monitor.lights import ExchangeFacts, Light, light_of
 from penstock.monitor.rates import Point, RateSampler
 from penstock.resilience.breaker import Breaker, Phase
-from penstock.runtime.status import SeenProcess
+from penstock.runtime.disk_space import measure_space
+from penstock.runtime.status import SeenProcess, this_machine
 from penstock.stats.alerts import Alert, Severity, newest_first
 from penstock.stats.fleet import is_up, named
 from penstock.stats.statistics import StorageStatistics
@@ -65,8 +67,8 @@ class DiskView(Struct, frozen=True, kw_only=True):
     total_bytes: int
     used_bytes: int
     """Total less free."""
-    data_bytes: int
-    """What collected data takes on it."""
+    data_bytes: int | None
+    """What collected data takes on it; null if no keeper has measured it."""
     growth_bytes_per_day: float | None
     days_left: float | None
     """Until it is full; null if data does not grow, or the growth is not known."""
@@ -106,7 +108,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     exchanges: list[ExchangeView]
     totals: Totals
     disk: DiskView | None
-    """Null if no keeper has measured one in the last minutes."""
+    """That of the data folder of this machine if no keeper has measured one in the last minutes;
+    null if that cannot be measured either."""
     backup: BackupView | None
     """Null if there is none."""
     alerts: list[AlertRow]
@@ -139,6 +142,8 @@ class OverviewInputs(NamedTuple):
     backups: Sequence[BackupOutcome] = ()
     alerts: Sequence[Alert] = ()
     stale_after_s: float = 60.0
+    own_disk: DiskView | None = None
+    """That of the data folder of this machine."""
 
 
 def overview_of(inputs: OverviewInputs, rates: RateSampler) -> Overview:
@@ -165,7 +170,7 @@ def overview_of(inputs: OverviewInputs, rates: RateSampler) -> Overview:
             jobs_running=inputs.jobs.get("running", 0),
             jobs_failed=inputs.jobs.get("failed", 0),
         ),
-        disk=disk_of(inputs.statistics, inputs.now_ms),
+        disk=next(iter(disks_of(inputs.statistics, inputs.now_ms)), inputs.own_disk),
         backup=_backup(inputs.backups),
         alerts=[_alert(each) for each in newest_first(inputs.alerts)[:MOST_ALERTS]],
         rates=rates.points,
@@ -242,8 +247,8 @@ def _markets(running: Iterable[SeenProcess], exchange: str) -> int:
     return max(by_kind.values(), default=0)
 
 
-def disk_of(statistics: Iterable[StorageStatistics], now_ms: int) -> DiskView | None:
-    """The disk that will be full first; None if none was measured lately."""
+def disks_of(statistics: Iterable[StorageStatistics], now_ms: int) -> list[DiskView]:
+    """The disks that were measured lately; the one that will be full first comes first."""
     found = [
         DiskView(
             host=each.host,
@@ -259,7 +264,25 @@ def disk_of(statistics: Iterable[StorageStatistics], now_ms: int) -> DiskView | 
         if now_ms - each.at_ms <= _FRESH_MS
         for disk in each.disks
     ]
-    return min(found, key=_soonest, default=None)
+    return sorted(found, key=_soonest)
+
+
+def measured_disk(folder: Path) -> DiskView | None:
+    """The disk of a folder, as it is now; None if it cannot be measured. It blocks."""
+    try:
+        space = measure_space(folder)
+    except OSError:
+        return None
+    return DiskView(
+        host=this_machine()[0],
+        path=str(folder.resolve()),
+        free_bytes=space.free,
+        total_bytes=space.total,
+        used_bytes=space.total - space.free,
+        data_bytes=None,
+        growth_bytes_per_day=None,
+        days_left=None,
+    )
 
 
 def _soonest(disk: DiskView) -> tuple[float, float]:

@@ -6,16 +6,16 @@ it detects them by their numbers.
 """
 
 import asyncio
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import msgspec
 import zmq
 
 from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
+from penstock.files import locked_at_once
 from penstock.publish.connections import ConnectionLimiter, cut
 from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.facts import BusFell, BusRefused
@@ -247,19 +247,14 @@ def _alone(endpoint: str) -> Iterator[None]:
     if path is None:
         yield
         return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        problem = f"cannot listen on {endpoint}: {error.strerror}."
-        raise ConfigError("bus", problem=problem, origin="settings") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        problem = f"another bus serves {endpoint} already. Stop it, or use that one."
-        raise ConfigError("bus", problem=problem, origin="settings") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked_at_once(Path(f"{path}.lock"), create=True))
+        except BlockingIOError:
+            problem = f"another bus serves {endpoint} already. Stop it, or use that one."
+            raise ConfigError("bus", problem=problem, origin="settings") from None
+        except OSError as error:
+            problem = f"cannot listen on {endpoint}: {error.strerror}."
+            raise ConfigError("bus", problem=problem, origin="settings") from error
         yield
-    finally:
-        os.close(lock)

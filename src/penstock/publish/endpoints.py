@@ -200,13 +200,22 @@ def log_id(folder: Path) -> int:
             with locked(file.parent):  # two processes that start at once get the same id
                 found = find_log_id(folder)
                 if found is None:
-                    replace_file(file, secrets.token_hex(_LOG_ID_DIGITS // 2).encode())
+                    renew_log_id(folder)
                     found = find_log_id(folder)
     except OSError as error:
         raise StorageError(str(file), error.strerror or str(error)) from error
     if found is None:
         raise StorageError(str(file), "cannot be read", "Let this user read it.")
     return found
+
+
+def renew_log_id(folder: Path) -> None:
+    """Give a log that no process uses a new id.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    replace_file(folder / _LOG_ID, secrets.token_hex(_LOG_ID_DIGITS // 2).encode())
 
 
 def _wrong(field: str, problem: str) -> ConfigError:

@@ -16,6 +16,17 @@ class StatusNotStored(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class LogSetBack(Fact, frozen=True, kw_only=True):
+    """The state store knows later records of a slot than the log has: an older copy was restored.
+
+    What is missing is listed as a gap, and new records get higher numbers than the lost ones.
+    """
+
+    level: ClassVar[Level] = "error"
+    slot: str
+    streams: int
+
+
 class LogsNotKept(Fact, frozen=True, kw_only=True):
     """The log lines of a process cannot be written to its file; the lines are lost there.
 

@@ -15,13 +15,17 @@ from penstock.coverage.continuity import Continuity
 from penstock.coverage.gap_reports import GapReports, ReportingSlot
 from penstock.coverage.projection import Projection
 from penstock.coverage.writing import CoverageWriter
-from penstock.errors import MissingExtra, UnknownExchange
+from penstock.errors import MissingExtra, SlotInUse, UnknownExchange
 from penstock.exchanges import registry
+from penstock.market.channels import DISCONNECTS
+from penstock.market.events import Disconnect
+from penstock.market.symbol import Symbol
 from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
 from penstock.publish.endpoints import log_id
 from penstock.recorder import Recorder, Tap
 from penstock.runtime.checkpoints import Checkpointer
+from penstock.runtime.facts import LogSetBack
 from penstock.runtime.process import Process
 from penstock.runtime.publishers import Publishers
 from penstock.runtime.slots import free_slot
@@ -29,8 +33,15 @@ from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
+from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
+
+_UNKNOWN = 500_000
+"""Numbers above the last known one that may have been assigned or sealed before a disk was lost."""
+_BRIEFLY_NS = 10_000_000_000
+"""How long another process may use a slot that it releases soon."""
+_LOOK_S = 0.1
 
 
 class RecordingProcess(Process):
@@ -74,6 +85,21 @@ class RecordingProcess(Process):
             StorageError: it cannot be opened.
         """
         return self._writer or self._own(self.log.writer(slot))
+
+    async def take_slot(self, slot: str) -> LogWriter:
+        """The same; a backup or a keeper that uses the slot for a moment is waited for.
+
+        Raises:
+            SlotInUse, StorageError: as above.
+        """
+        until_ns = self.clock.monotonic_ns() + _BRIEFLY_NS
+        while True:
+            try:
+                return self.own_slot(slot)
+            except SlotInUse as error:
+                if not error.briefly or self.clock.monotonic_ns() > until_ns:
+                    raise
+            await self.clock.sleep(_LOOK_S)
 
     def own_free_slot(self, name: str) -> LogWriter:
         """Open the first slot with this name and a number that no process owns.
@@ -126,6 +152,28 @@ class RecordingProcess(Process):
         self.coverage.sync, self.coverage.store = recorder.sync, self.store
         self.start(self.coverage.run())
         return recorder, publishers
+
+    async def continue_numbers(self) -> None:
+        """Continue above all numbers that the state store knows of this slot.
+
+        They are higher than those of the log if that is an older copy, restored beside a newer
+        state. A repeated number would be taken for one that is sealed already, and its record be
+        deleted. Call this before anything is recorded, once the state store is open.
+
+        Raises:
+            StorageError: the log or the store failed.
+        """
+        assert self._writer is not None
+        missing = await self.coverage.missing_numbers()
+        if not missing:
+            return
+        above = {stream: number + _UNKNOWN for stream, number in missing.items()}
+        # The markers first, so that they exist wherever numbers are skipped; their own before.
+        self._writer.skip_numbers({s: n for s, n in above.items() if s.channel == DISCONNECTS.name})
+        now_ns = self.clock.now_ns()
+        self._writer.append([_set_back(stream, now_ns) for stream in missing], "synced")
+        self._writer.skip_numbers(above)
+        self.listener(LogSetBack(slot=self.name, streams=len(missing)))
 
     @property
     def coverage(self) -> CoverageWriter:
@@ -194,6 +242,17 @@ class RecordingProcess(Process):
     def current_report(self) -> Report:
         """See ``Process``."""
         return replace(super().current_report(), activity=self._recorded)
+
+
+def _set_back(stream: Stream, at_ns: int) -> Disconnect:
+    return Disconnect(
+        exchange=stream.exchange,
+        symbol=Symbol.parse(stream.symbol),
+        received_at_ns=at_ns,
+        channels=(stream.channel,),
+        reason="an older copy of the log was restored",
+        cause="damaged",
+    )
 
 
 @cache

@@ -11,6 +11,8 @@ DAY_MS = 86_400_000
 EVERY_MS = 600_000
 """Time between two samples that are kept."""
 _KEPT_MS = 7 * DAY_MS
+DATASET_EVERY_MS = 3_600_000
+"""The same for each dataset, of which there may be many."""
 _LEAST_MS = 3_600_000
 """Growth is not known before samples cover this time."""
 
@@ -22,13 +24,15 @@ class Sample(NamedTuple):
     size_bytes: int
 
 
-def with_sample(samples: Sequence[Sample], new: Sample) -> list[Sample]:
+def with_sample(
+    samples: Sequence[Sample], new: Sample, every_ms: int = EVERY_MS, kept_ms: int = _KEPT_MS
+) -> list[Sample]:
     """The samples to keep, with a new one if the last is old enough.
 
     Those that are later than the new one are dropped: the clock was set back.
     """
-    kept = [each for each in samples if new.at_ms - _KEPT_MS <= each.at_ms <= new.at_ms]
-    if not kept or new.at_ms - kept[-1].at_ms >= EVERY_MS:
+    kept = [each for each in samples if new.at_ms - kept_ms <= each.at_ms <= new.at_ms]
+    if not kept or new.at_ms - kept[-1].at_ms >= every_ms:
         kept.append(new)
     return kept
 

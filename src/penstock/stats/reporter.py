@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.stats.facts import StatisticsFailed, StorageMeasured
-from penstock.stats.growth import Sample, days_until_full, growth_per_day, with_sample
+from penstock.stats.growth import (
+    DATASET_EVERY_MS,
+    DAY_MS,
+    Sample,
+    days_until_full,
+    growth_per_day,
+    with_sample,
+)
 from penstock.stats.statistics import (
     DiskStatistics,
     StorageStatistics,
@@ -96,9 +103,18 @@ class StatisticsReporter:
             now, before = Sample(found.at_ms, disk.data_bytes), samples.get(disk.path, [])
             disks.append(with_growth(disk, before, now))
             kept[disk.path] = with_sample(before, now)
+        directories = []
+        for each in found.directories:
+            if each.dataset is None:
+                directories.append(each)
+                continue
+            now, before = Sample(found.at_ms, each.size_bytes), samples.get(each.directory, [])
+            growth = growth_per_day(before, now)
+            directories.append(replace(each, growth_bytes_per_day=growth))
+            kept[each.directory] = with_sample(before, now, DATASET_EVERY_MS, 2 * DAY_MS)
         if self._samples is not None:
             self._samples = kept
-        return replace(found, disks=tuple(disks))
+        return replace(found, disks=tuple(disks), directories=tuple(directories))
 
 
 def with_growth(disk: DiskStatistics, samples: Sequence[Sample], now: Sample) -> DiskStatistics:

@@ -23,6 +23,15 @@ class DirectoryStatistics(Struct, frozen=True, kw_only=True):
     """When one of them was changed last; None if it is not known."""
     approximate: bool = False
     """Whether it is a symbol's share of files that several symbols have in common."""
+    growth_bytes_per_day: float | None = None
+    """Of a dataset; None until an hour was measured."""
+
+    @property
+    def dataset(self) -> str | None:
+        """``EXCHANGE/CHANNEL`` if it is a whole channel of an exchange in the lake."""
+        place, *names = self.directory.split("/")
+        is_dataset = place == "lake" and len(names) == 2 and not names[0].startswith("_")
+        return "/".join(names) if is_dataset else None
 
 
 class DiskStatistics(Struct, frozen=True, kw_only=True):
@@ -58,7 +67,7 @@ class StorageStatistics(Struct, frozen=True, kw_only=True):
 
 
 Samples = Mapping[str, Sequence[Sample]]
-"""By path of the disk: sizes of the data on it."""
+"""By path of the disk: sizes of the data on it; and by directory, those of datasets."""
 
 
 async def store_statistics(

@@ -1,13 +1,12 @@
 """The lock by which a data folder has one supervisor."""
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from penstock.errors import StorageError, SupervisorRunning
-from penstock.files import make_folder
+from penstock.files import locked_at_once, make_folder
 
 _FILE = "up.lock"
 
@@ -20,19 +19,21 @@ def only_supervisor(folder: Path) -> Iterator[None]:
         SupervisorRunning: another process holds it.
         StorageError: the folder cannot be created or written.
     """
-    try:
-        make_folder(folder)
-        descriptor = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StorageError(str(folder), error.strerror or str(error)) from error
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            make_folder(folder)
+            descriptor = stack.enter_context(locked_at_once(folder / _FILE, create=True))
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         except BlockingIOError as error:
-            holder = os.read(descriptor, 20).decode(errors="replace").strip()
-            raise SupervisorRunning(str(folder), holder) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            raise SupervisorRunning(str(folder), _holder(folder / _FILE)) from error
+        except OSError as error:
+            raise StorageError(str(folder), error.strerror or str(error)) from error
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _holder(file: Path) -> str:
+    try:
+        return file.read_bytes()[:20].decode(errors="replace").strip()
+    except OSError:
+        return ""

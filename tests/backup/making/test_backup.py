@@ -17,18 +17,21 @@ from tests.backup.test_archive import tree
 from tests.waiting import PATIENCE_S
 
 import penstock
+from penstock.backup import restore as restoring
 from penstock.backup import snapshot
 from penstock.backup.archive import ArchiveWriter, Written
 from penstock.backup.facts import RehearsalFailed
 from penstock.backup.folder import list_backups, locked_alone, read_rehearsal
 from penstock.backup.manifest import File
-from penstock.backup.outcome import read_outcomes
+from penstock.backup.outcome import read_outcomes, write_copied
+from penstock.backup.ownership import OWNER
 from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore
 from penstock.backup.snapshot import Snapshot
+from penstock.cli.backup import _run
 from penstock.clock import SystemClock
 from penstock.config import Storage
-from penstock.errors import BackupRunning, NoDataset, StorageError, StorageFull
+from penstock.errors import BackupRunning, ConfigError, NoDataset, StorageError, StorageFull
 from penstock.publish.endpoints import log_id
 from penstock.runtime.checkpoints import checkpoint_folder, read_request
 from penstock.runtime.stores import open_state
@@ -90,7 +93,7 @@ async def test_an_owner_that_does_not_answer_fails_the_backup(world: World) -> N
         with pytest.raises(StorageError, match=r"did not copy it within 0\.3 s"):
             await world.back_up(checkpoint_timeout=0.3)
 
-    assert list(world.backups.iterdir()) == []
+    assert [each.name for each in world.backups.iterdir()] == [OWNER]
     assert list((world.data / "checkpoints").iterdir()) == []
     async with open_state(world.settings, SystemClock(), read_only=True) as store:
         [outcome] = await read_outcomes(store)
@@ -117,10 +120,14 @@ async def test_a_copy_whose_owner_ended_before_it_said_so_is_used(world: World) 
     assert ids(world.data.parent / "restored") == list(range(1, 21))
 
 
+@pytest.mark.parametrize("late", [[], [0]], ids=["", "a late record"])
 async def test_records_that_are_deleted_meanwhile_are_not_missing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, late: list[int]
 ) -> None:
-    """The lake is copied, then a keeper seals and the owner deletes, then the log is copied."""
+    """The lake is copied, then a keeper seals and the owner deletes, then the log is copied.
+
+    The first key does not rise if a late record with a low key is recorded in between.
+    """
     recorder = await world.collector()
     await recorder.record(trades(1, 500, age_ns=3 * HOUR_NS))
     await recorder.sync()
@@ -137,6 +144,8 @@ async def test_records_that_are_deleted_meanwhile_are_not_missing(
             ).result(PATIENCE_S)
             trimmer = Trimmer(writer, store.log_id, store.clock, world.facts.append)
             assert asyncio.run_coroutine_threadsafe(trimmer.trim(states), loop).result(PATIENCE_S)
+            for each in late:
+                recorder._log.append(trades(each, each))
         copies(store, folder)
 
     loop = asyncio.get_running_loop()
@@ -145,9 +154,23 @@ async def test_records_that_are_deleted_meanwhile_are_not_missing(
     made = await world.back_up()
 
     restore(made.written.path, world.data.parent / "restored")
-    assert ids(world.data.parent / "restored") == list(range(1, 501))
+    assert ids(world.data.parent / "restored") == [*late, *range(1, 501)]
     assert made.rehearsal is not None
     assert made.rehearsal.verified
+
+
+async def test_the_outcome_of_copies_stays(world: World) -> None:
+    await world.collector()
+    async with open_state(world.settings, SystemClock()) as store:
+        await write_copied(store, log_id(world.data), 1, "no backup yet")
+        await world.back_up(rehearse=False)
+        await write_copied(store, log_id(world.data), 5, "")
+        await write_copied(store, log_id(world.data), 6, "The remote is full.")
+        await world.back_up(rehearse=False)
+        [outcome] = await read_outcomes(store)
+
+    assert (outcome.copied_ms, outcome.copy_problem) == (5, "The remote is full.")
+    assert outcome.name
 
 
 async def test_two_backups_at_once_are_refused(world: World) -> None:
@@ -155,6 +178,18 @@ async def test_two_backups_at_once_are_refused(world: World) -> None:
     for folder in (world.backups, world.data / "checkpoints"):
         with locked_alone(folder), pytest.raises(BackupRunning):
             await world.back_up()
+
+
+async def test_the_folder_of_another_logs_backups_is_refused(world: World) -> None:
+    await world.collector()
+    made = await world.back_up(rehearse=False)
+    other = World(world.data.parent / "other", world.stack)
+    await other.collector()
+
+    with pytest.raises(ConfigError, match="backups of another log"):
+        await other.back_up(folder=str(world.backups), keep=1, rehearse=False)
+
+    assert [each.name for each in list_backups(world.backups)] == [made.written.path.name]
 
 
 async def test_what_a_killed_backup_left_is_removed(world: World) -> None:
@@ -171,7 +206,8 @@ async def test_what_a_killed_backup_left_is_removed(world: World) -> None:
     made = await world.back_up(rehearse=False)
 
     name = made.written.path.name
-    assert {path.name for path in world.backups.iterdir()} == {name, f"{name}.sha256", "notes.txt"}
+    kept = {name, f"{name}.sha256", "notes.txt", OWNER}
+    assert {path.name for path in world.backups.iterdir()} == kept
     assert list((world.data / "checkpoints").iterdir()) == []
 
 
@@ -194,7 +230,7 @@ async def test_a_full_disk_leaves_nothing_behind(
         await world.back_up()
     monkeypatch.undo()
 
-    assert list(world.backups.iterdir()) == []
+    assert [each.name for each in world.backups.iterdir()] == [OWNER]
     assert list((world.data / "checkpoints").iterdir()) == []
     await recorder.record(trades(2_001, 2_002))
     assert (await world.back_up(rehearse=False)).written.path.is_file()
@@ -366,10 +402,41 @@ async def test_a_backup_that_is_cancelled_leaves_nothing(
         await task
     cancelled.set()
     async with asyncio.timeout(PATIENCE_S):
-        while tree(world.backups):  # noqa: ASYNC110
+        while tree(world.backups).keys() - {OWNER}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     assert tree(world.data / "checkpoints") == {}
+
+
+async def test_a_backup_whose_rehearsal_is_cancelled_is_there_and_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await world.collector()
+    await recorder.record(trades(1, 200))
+    loop, reached, cancelled = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    writes = restoring._write
+
+    def slow(*given: Any) -> None:
+        loop.call_soon_threadsafe(reached.set)
+        cancelled.wait(PATIENCE_S)
+        writes(*given)
+
+    monkeypatch.setattr(restoring, "_write", slow)
+    complete: list[str] = []
+    task = asyncio.create_task(_run(world.settings, complete))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    cancelled.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while any(each.name.startswith(".") for each in world.backups.iterdir()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert [(each.name, each.verified) for each in list_backups(world.backups)] == [
+        (complete[0], False)
+    ]
+    check_archive(world.backups / complete[0])
 
 
 async def test_a_folder_with_a_space_behind_a_link_is_copied(world: World) -> None:

@@ -137,7 +137,7 @@ def groups(instruments: Instruments, as_of_ms: int) -> list[AggTrade]:
     return market.agg_trades(first, market.agg_id_at(as_of_ms + 1) - first)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(times=ranges)
 def test_aggregated_trades_follow_the_rule_of_time(
     get: Get, groups: list[AggTrade], as_of_ms: int, times: tuple[int | None, int | None, int]
@@ -154,7 +154,7 @@ def test_aggregated_trades_follow_the_rule_of_time(
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(times=ranges, interval=st.sampled_from(["1m", "5m", "1h", "4h", "1d"]))
 def test_klines_follow_the_rule_of_time(
     get: Get,

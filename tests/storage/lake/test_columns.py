@@ -109,7 +109,7 @@ def test_records_come_back_byte_for_byte(row: Channel, data: st.DataObject) -> N
 
 
 @given(texts=st.lists(NUMBERS, min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_number_has_its_value_or_none(texts: list[str]) -> None:
     table = table_of(channels.TRADES, stored_of([trade(1, price_text=t) for t in texts]), 1)
 

@@ -337,6 +337,31 @@ def test_deleting_forgets_records_but_never_numbers(log: EventLog, reader: LogRe
     writer.close()
 
 
+@pytest.mark.parametrize("reopened", [False, True])
+def test_numbers_that_are_skipped_are_never_assigned(
+    log: EventLog, reader: LogReader, reopened: bool
+) -> None:
+    writer = log.writer("a")
+    writer.append([trade(i, NOON + i * SECOND) for i in range(1, 6)])
+
+    writer.skip_numbers({TRADES: 100, CANDLES: 7})
+    writer.skip_numbers({TRADES: 3})
+    if reopened:
+        writer.close()
+        writer = log.writer("a")
+
+    assert writer.last_numbers() == {TRADES: 100, CANDLES: 7}
+    assert numbers(writer.append([trade(6, NOON + 6 * SECOND)])) == [101]
+    assert numbers(writer.append([trade(0, NOON + 7 * SECOND)])) == [102], "a late one too"
+    assert numbers(writer.append([candle(0)])) == [8]
+    assert ids(reader.scan(TRADES)) == list(range(7))
+    assert ids(reader.numbers(TRADES, "a", 2)) == [2, 3, 4, 5, 6, 0]
+    assert ids(reader.numbers(TRADES, "a", 4, 100)) == [4, 5]
+    assert ids(reader.scan(TRADES, Span(since_ns=NOON + 5 * SECOND))) == [0, 5, 6]
+    assert reader.number_before(TRADES, "a", NOON + 6 * SECOND) == 100
+    writer.close()
+
+
 def test_nothing_is_deleted_if_a_later_record_has_a_lower_key(
     log: EventLog, reader: LogReader
 ) -> None:
@@ -376,7 +401,7 @@ def test_a_number_is_found_by_its_time(log: EventLog, reader: LogReader) -> None
     batches=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=12),
     first=st.integers(1, 40),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_lowest_key_is_below_all_later_records(batches: list[list[int]], first: int) -> None:
     log = open_log("memory:")
     writer, reader = log.writer("a"), log.reader()

@@ -157,7 +157,7 @@ pauses_ms = st.one_of(st.integers(0, 400), st.sampled_from([-HOUR, HOUR, -1_500,
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.tuples(pauses_ms, asks | plain_asks), min_size=1, max_size=12))

@@ -10,7 +10,7 @@ from tests.storage.state.test_contract import add, job
 from penstock.storage.state import Claim, StateStore, Write, open_store
 from penstock.storage.state.documents import Condition, Document, StoreNow
 from penstock.storage.state.job_targets import target_key
-from penstock.storage.state.schema import CONNECTORS, JOBS, MARKETS, Table, Unique
+from penstock.storage.state.schema import CONNECTORS, GAPS, JOBS, MARKETS, SCHEMA, Table, Unique
 from penstock.storage.state.sqlite import SqliteBackend
 
 ACTIVE = Condition("status", "=", "active")
@@ -122,6 +122,22 @@ async def test_a_store_of_an_earlier_version_is_counted_and_keeps_targets_apart(
 
     assert (same.created, same.document["id"]) == (False, "old")
     assert other.created
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql", "mongodb"], indirect=True)
+async def test_the_gaps_of_an_earlier_version_are_counted(url: str) -> None:
+    old = await open_store(url, schema=SCHEMA[: SCHEMA.index((GAPS,))])
+    for number, state in enumerate(("open", "open", "filled")):
+        await old.insert_if_absent(GAPS, {"id": str(number), "exchange": "sim", "state": state})
+    await old.close()
+
+    store = await open_store(url)
+    await store.update(GAPS, "0", lambda found: {**found, "state": "filled"})
+    await store.insert_if_absent(GAPS, {"id": "9", "exchange": "other", "state": "open"})
+    await store.delete(GAPS, "1")
+    counts = {(row["exchange"], row["state"]): row["count"] for row in await store.counts(GAPS)}
+    await store.close()
+    assert counts == {("sim", "filled"): 2, ("other", "open"): 1}
 
 
 async def test_sqlite_looks_into_queues_by_index_without_sorting(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import { Live } from "./live.js";
 import { h, icon, replace, setText } from "./parts/dom.js";
 import { errorState, skeleton } from "./parts/states.js";
 import { toast } from "./parts/toast.js";
-import { match, PAGES, path } from "./router.js";
+import { documentOf, match, PAGES, path } from "./router.js";
 import { onTheme, toggleTheme } from "./theme.js";
 
 /**
@@ -27,10 +27,11 @@ import { onTheme, toggleTheme } from "./theme.js";
  * @property {URLSearchParams} query
  * @property {typeof api} api
  * @property {() => number} now  the server's clock, in epoch milliseconds
+ * @property {() => boolean} isLive  false: what is shown may be old
  * @property {boolean} control  false: this session may not change anything
  * @property {(path: string, options?: {replace?: boolean}) => void} navigate
  * @property {(changes: Record<string, string | null>) => void} setQuery  keeps filters in the address
- * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href: string}) => void} toast
+ * @property {(text: string, kind?: "ok" | "bad" | "info", link?: {text: string, href?: string, run?: () => void}) => void} toast
  * @property {(run: () => void) => () => void} onTheme
  * @property {(topics: string[]) => void} watch  other topics than at the start
  * @property {() => Promise<void>} signedIn  to be called after a new session began
@@ -69,17 +70,33 @@ const live = new Live({
     showBanner();
   },
   onClosed: () => {
-    if (live.state.attempt > 1) void loadSession();
+    if (live.state.attempt > 1) void readWithoutSocket();
   },
 });
+
+/**
+ * Some networks let requests through but no WebSocket: then the page is read again at each attempt.
+ * This also finds out that the session has ended.
+ */
+async function readWithoutSocket() {
+  const mine = turn;
+  if (!(await loadSession()) || !session.scope) return;
+  for (const topic of live.topics) {
+    const from = documentOf(topic);
+    const data = from && (await api.get(from).catch(() => null));
+    if (mine !== turn || live.state.live) return;
+    if (data) mounted?.update(topic, data, { seq: 0, at_ms: live.now(), missed: 0 });
+  }
+}
 
 function showLive() {
   const { live: isLive, missed, attempt } = live.state;
   const late = Math.max(0, Date.now() - live.state.since_ms);
   const pill = element("live");
-  const state = isLive ? "live" : version ? "late" : "connecting";
+  const isLate = !isLive && (version !== "" || attempt > 1);
+  const state = isLive ? "live" : isLate ? "late" : "connecting";
   if (pill.dataset.live !== state) pill.dataset.live = state;
-  const words = isLive ? "live" : version || attempt > 1 ? `not live · ${duration(late - (late % 1000))}` : "connecting";
+  const words = isLive ? "live" : isLate ? `not live · ${whole(late)}` : "connecting";
   setText(element("live-text"), isLive && missed ? `live · ${missed} skipped` : words);
   pill.title = isLive
     ? `Updates arrive. ${missed} were skipped because newer ones were already there.`
@@ -102,7 +119,7 @@ function showBanner() {
   banner.dataset.banner = kind;
   banner.hidden = kind === "";
   if (kind === "offline") {
-    replace(banner, icon("warning"), h("strong", {}, "Not live."), " What is shown is the last that arrived. The page reconnects by itself; if it does not, check that ", h("code", {}, "penstock serve"), " is running.");
+    replace(banner, icon("warning"), h("strong", {}, "Not live."), " No updates arrive: what is shown may be old. The page reconnects by itself; if it does not, check that ", h("code", {}, "penstock serve"), " is running.");
   } else if (kind === "version") {
     replace(banner, "The server has another version than this page. ",
       h("button", { type: "button", class: "button small", onclick: () => location.reload() }, "Reload"));
@@ -112,7 +129,14 @@ function showBanner() {
   }
 }
 
+/** @param {number} ms */
+function whole(ms) {
+  return ms < 60_000 ? `${Math.floor(ms / 1000)} s` : duration(ms);
+}
+
+/** @returns {Promise<boolean>}  whether the server answered */
 async function loadSession() {
+  let isThere = true;
   try {
     const found = await api.get("/session");
     session.needed = Boolean(found?.needed);
@@ -120,12 +144,14 @@ async function loadSession() {
     session.known = true;
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
+    isThere = error.status !== 0;
     // A server without sessions gives no document; one that is down is asked again later.
     if (error.status === 404) Object.assign(session, { needed: false, scope: "control", known: true });
   }
   document.documentElement.dataset.scope = session.scope === "control" ? "control" : "read";
   element("leave").hidden = !session.needed || !session.scope;
   if (session.known && session.needed && !session.scope) toLogin();
+  return isThere;
 }
 
 function toLogin() {
@@ -204,13 +230,17 @@ async function show() {
     query: new URLSearchParams(location.search),
     api,
     now: () => live.now(),
+    isLive: () => live.state.live,
     control: session.scope === "control",
     navigate,
     setQuery,
     toast,
     onTheme,
     watch: (topics) => live.watch(topics),
-    signedIn: loadSession,
+    signedIn: async () => {
+      await loadSession();
+      live.hurry();
+    },
   });
   live.watch(typeof page.topics === "function" ? page.topics(route.params) : page.topics);
   main.dataset.ready = "true";
@@ -272,7 +302,7 @@ async function start() {
   setInterval(tick, 250);
   tick();
   await loadSession();
-  if (location.pathname !== "/login" || match(location.pathname)) void show();
+  if (!turn) void show(); // unless the session sent us to the login page
 }
 
 void start();

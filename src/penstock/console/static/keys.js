@@ -12,12 +12,12 @@ const CHORD_MS = 1500;
  * @param {{navigate: (path: string) => void, toggleTheme: () => void, version: () => string}} shell
  */
 export function startKeys(shell) {
-  let chordAt = 0;
+  let chordAt = -CHORD_MS;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
     const isChord = event.timeStamp - chordAt < CHORD_MS;
-    chordAt = 0;
+    chordAt = -CHORD_MS;
     if (isChord) {
       const page = PAGES.find((one) => one.key === event.key);
       if (!page) return;

@@ -3,6 +3,7 @@
 //
 //   match("/market/binance/BTC%2FUSDT")  {page: "market", params: {exchange: "binance", symbol: "BTC/USDT"}}
 //   path("market", "binance", "BTC/USDT")  "/market/binance/BTC%2FUSDT"
+//   documentOf("market/binance/BTC/USDT")  the path of the API that gives the document of a topic
 //   PAGES: name, title, key after `g`, group in the navigation, icon
 
 /** @type {{name: string, title: string, key: string, group: string}[]} */
@@ -55,4 +56,16 @@ export function match(pathname) {
 export function path(page, ...params) {
   if (page === "overview") return "/";
   return `/${[page, ...params].map(encodeURIComponent).join("/")}`;
+}
+
+/**
+ * @param {string} topic  of the live WebSocket
+ * @returns {string | null}  null: it is only sent live
+ */
+export function documentOf(topic) {
+  if (topic === "coverage") return null;
+  if (topic === "jobs") return "/jobs/summary";
+  const [name, exchange, ...symbol] = topic.split("/");
+  if (name !== "market") return `/${topic}`;
+  return `/market/${encodeURIComponent(exchange)}/${encodeURIComponent(symbol.join("/"))}`;
 }

@@ -17,7 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from penstock.errors import StorageError
 from penstock.storage.lake.failures import lake_errors
 
-_AT_ONCE, _ROUNDS, _RETRIES = 6, 2, 100
+_AT_ONCE, _ROUNDS, _RETRIES = 3, 2, 100
 _SCHEMA = pa.schema([("n", pa.int64())])
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 from penstock.errors import ConfigError, NotOurRecord, near_matches
 from penstock.market.codec import decode
 from penstock.market.events import Event
+from penstock.storage.log.followed import LogFollower
 from penstock.storage.log.keys import Stream
 
 Durability = Literal["flushed", "synced"]
@@ -214,6 +215,16 @@ class LogWriter(Protocol):
         """The last number of every stream of this slot."""
         ...
 
+    def skip_numbers(self, numbers: Mapping[Stream, int]) -> None:
+        """Continue above these numbers, where they are higher than those of this slot.
+
+        This survives a power cut.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        ...
+
     def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
         """Delete all records of a stream with lower keys. Numbers are never reused.
 
@@ -249,6 +260,13 @@ class LogReader(Protocol):
     Every call sees what was appended before it. A key that several slots hold is one record: the
     one received first; for a candle that the exchange corrected, its last correction.
     """
+
+    def held(self) -> "LogReader":
+        """A reader of what is there now, for many calls: it does not look for what is appended.
+
+        Use it before the next call of this reader, which closes it.
+        """
+        ...
 
     def slots(self) -> list[str]: ...
 
@@ -314,10 +332,20 @@ class LogReader(Protocol):
         """A key that no record of a slot numbered ``first`` or higher is below, if there is one."""
         ...
 
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        """Whether a slot lacks the record of a stream with this key, for any of the streams."""
+        ...
+
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         """The record that readers show in place of each of these records of one stream.
 
         It is another record for a candle that another slot received first, or corrected.
+        """
+        ...
+
+    def follower(self) -> LogFollower:
+        """Follow chosen streams. It is used instead of this reader's other methods, or between
+        them, and closed with this reader.
         """
         ...
 
@@ -334,8 +362,10 @@ class EventLog(Protocol):
         """The folder that it is in; None if it is in memory."""
         ...
 
-    def writer(self, slot: str) -> LogWriter:
+    def writer(self, slot: str, *, briefly: bool = False) -> LogWriter:
         """Open a slot as its owner, continuing where the last owner stopped.
+
+        ``briefly``: it is released soon, so that other processes wait for it.
 
         Raises:
             SlotInUse: another process owns it.
@@ -346,20 +376,15 @@ class EventLog(Protocol):
     def reader(self) -> LogReader: ...
 
 
-def is_slot_name(name: str) -> bool:
-    """Whether a slot may have this name: it becomes the name of a folder and of a file."""
-    return bool(name) and name.isascii() and all(c.isalnum() or c in "-_" for c in name)
-
-
 class _Backend(Protocol):
     def open_url(self, rest: str) -> EventLog: ...
 
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "by_time", "checks", "corrections", "damage", "deleting", "failures", "heads", "index",
-    "key_values", "keys", "linked_folder", "manifest", "reader", "reindex", "repair", "salvage",
-    "spans", "tuning", "writer",
+    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed",
+    "following", "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader",
+    "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

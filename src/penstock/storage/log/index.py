@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from penstock.errors import NotOurRecord
 from penstock.storage.log import keys, received_at_ns
-from penstock.storage.log.key_values import KeyValues
-from penstock.storage.log.keys import SECOND_NS, Batch, Stream
+from penstock.storage.log.key_values import Changes, KeyValues
+from penstock.storage.log.keys import SECOND_NS, Batch, Stream, eight_bytes
 
 
 def find_streams(kv: KeyValues) -> dict[Stream, int]:
@@ -96,3 +96,30 @@ def _as_far_as_it_is(kv: KeyValues, stream_id: int, batch: Batch) -> Batch:
 def last_of(kv: KeyValues, begin: bytes, end: bytes) -> tuple[bytes, bytes] | None:
     """The highest pair in [begin, end)."""
     return next(iter(kv.scan(begin, end, reverse=True)), None)
+
+
+def put_last_number(
+    stream_id: int, number: int, last_key: bytes, last_ns: int, changes: Changes
+) -> None:
+    """Put a batch without records that has the last number: numbers continue from it.
+
+    The key and the time are those of the last record.
+    """
+    batch = Batch(number, 1, last_key, last_key, last_ns, last_ns)
+    changes.put(keys.prefix(b"n", stream_id) + eight_bytes(number), keys.write_batch(batch))
+
+
+def skip_numbers(kv: KeyValues, stream_id: int, number: int, changes: Changes) -> None:
+    """Have the numbers of a stream continue above this one, which is not assigned yet."""
+    base = keys.prefix(b"r", stream_id)
+    key, last_ns = keys.key_of_id(0), 0
+    before = last_batch(kv, stream_id)
+    if before is not None:
+        # Closed, as an open batch has all numbers up to the next one.
+        first = eight_bytes(before.first_number)
+        changes.put(keys.prefix(b"n", stream_id) + first, keys.write_batch(before))
+        key, last_ns = before.high, before.last_received_ns
+    last = last_of(kv, base, keys.past(base))
+    if last is not None:
+        key = max(key, last[0][5:])
+    put_last_number(stream_id, number, key, last_ns, changes)

@@ -1,6 +1,6 @@
 """The ordered map of bytes that stores a slot: all that a backend of the log must provide."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 
@@ -59,6 +59,22 @@ class KeyValues(Protocol):
 
     def checkpoint(self, path: str) -> None:
         """Copy everything, as of now, to a folder that does not exist yet."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Slots(Protocol):
+    """All slots by name, each opened for reading and up to date."""
+
+    def current(self) -> dict[str, KeyValues]: ...
+
+    def names(self) -> Collection[str]:
+        """The names alone; nothing is opened."""
+        ...
+
+    def follow(self, name: str) -> KeyValues:
+        """One of them, up to date."""
         ...
 
     def close(self) -> None: ...

@@ -215,3 +215,8 @@ def read_stream(value: bytes) -> Stream:
     except ValueError as error:
         raise NotOurRecord("a damaged stream name in the log") from error
     return Stream(exchange, channel, symbol)
+
+
+def is_slot_name(name: str) -> bool:
+    """Whether a slot may have this name: it becomes the name of a folder and of a file."""
+    return bool(name) and name.isascii() and all(c.isalnum() or c in "-_" for c in name)

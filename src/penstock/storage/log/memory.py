@@ -1,7 +1,7 @@
 """A log in memory, for tests and for uses that need only what is published."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class MemoryLog:
         self.folder = None
         self._slots: dict[str, MemoryPairs] = {}
 
-    def writer(self, slot: str) -> SlotWriter:
+    def writer(self, slot: str, *, briefly: bool = False) -> SlotWriter:  # noqa: ARG002
         return SlotWriter(slot, partial(self._own, slot), on_disk=False)
 
     def _own(self, slot: str) -> KeyValues:
@@ -47,6 +47,12 @@ class _AllSlots:
 
     def current(self) -> dict[str, KeyValues]:
         return dict(self._slots)
+
+    def names(self) -> Collection[str]:
+        return list(self._slots)
+
+    def follow(self, name: str) -> KeyValues:
+        return self._slots[name]
 
     def close(self) -> None: ...
 

@@ -6,10 +6,10 @@ received then, reads their key ranges from all slots, and drops what was receive
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Protocol
 
 from penstock.storage.log import (
     EVERYTHING,
@@ -24,6 +24,7 @@ from penstock.storage.log import (
 )
 from penstock.storage.log.by_time import SecondIndex
 from penstock.storage.log.corrections import first_received, has_corrections, last_corrected
+from penstock.storage.log.following import SlotFollower
 from penstock.storage.log.index import (
     find_batches,
     find_streams,
@@ -32,15 +33,19 @@ from penstock.storage.log.index import (
     lowest_key,
     number_before,
 )
-from penstock.storage.log.key_values import KeyValues
+from penstock.storage.log.key_values import KeyValues, Slots
 from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
 
 
-class Slots(Protocol):
-    """All slots by name, each opened for reading and up to date."""
+class _HeldSlots:
+    """The slots as they were at one moment."""
 
-    def current(self) -> dict[str, KeyValues]: ...
+    def __init__(self, slots: dict[str, KeyValues]) -> None:
+        self._slots = slots
+
+    def current(self) -> dict[str, KeyValues]:
+        return self._slots
 
     def close(self) -> None: ...
 
@@ -49,13 +54,18 @@ class MergedReader:
     """All slots as one, on any ordered map of bytes."""
 
     def __init__(self, slots: Slots) -> None:
-        self._slots = slots
+        self._slots, self._streams_of = slots, find_streams
+
+    def held(self) -> "MergedReader":
+        found = MergedReader(_HeldSlots(self._slots.current()))
+        found._streams_of = cache(find_streams)
+        return found
 
     def slots(self) -> list[str]:
         return sorted(self._slots.current())
 
     def streams(self) -> list[Stream]:
-        found = [find_streams(kv) for kv in self._slots.current().values()]
+        found = [self._streams_of(kv) for kv in self._slots.current().values()]
         return sorted(set[Stream]().union(*found))
 
     def scan(
@@ -72,7 +82,7 @@ class MergedReader:
         sources = [
             (slot, kv, streams[stream])
             for slot, kv in sorted(self._slots.current().items())
-            if stream in (streams := find_streams(kv))
+            if stream in (streams := self._streams_of(kv))
         ]
         span = spans.by_keys(stream, span, lambda key, back: _nearest(sources, stream, key, back))
         whole = (span.first or b"", span.end or keys.AFTER_ALL)
@@ -96,7 +106,7 @@ class MergedReader:
     def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
         wanted = [(span.first or b"", span.end or keys.AFTER_ALL) for span in spans]
         for kv in self._slots.current().values():
-            stream_id = find_streams(kv).get(stream)
+            stream_id = self._streams_of(kv).get(stream)
             if stream_id is None:
                 continue
             base = keys.prefix(b"r", stream_id)
@@ -108,7 +118,7 @@ class MergedReader:
         self, stream: Stream, slot: str, first: int, last: int | None = None
     ) -> Iterator[Stored]:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         if kv is None or stream_id is None:
             return
         base = keys.prefix(b"r", stream_id)
@@ -142,13 +152,21 @@ class MergedReader:
 
     def number_before(self, stream: Stream, slot: str, received_ns: int) -> int:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         return 0 if kv is None or stream_id is None else number_before(kv, stream_id, received_ns)
 
     def lowest_key(self, stream: Stream, slot: str, first: int) -> bytes | None:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
+
+    def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
+        kv = self._slots.current().get(slot)
+        ids = {} if kv is None else self._streams_of(kv)
+        return kv is None or any(
+            stream not in ids or kv.get(keys.prefix(b"r", ids[stream]) + key) is None
+            for stream, key in records.items()
+        )
 
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
         if not records or not has_corrections(records[0].stream):
@@ -157,6 +175,9 @@ class MergedReader:
         span = Span(min(found), keys.key_after(max(found)))
         shown = {stored.key: stored for stored in self.scan(records[0].stream, span)}
         return [shown.get(stored.key, stored) for stored in records]
+
+    def follower(self) -> SlotFollower:
+        return SlotFollower(self._slots)
 
     def stats(self) -> list[SlotStats]:
         return [stats_of(slot, kv) for slot, kv in sorted(self._slots.current().items())]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from penstock.errors import NotOurRecord
 from penstock.market.codec import decode
 from penstock.storage.log import keys, received_at_ns
+from penstock.storage.log.index import put_last_number
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.keys import SECOND_NS, Batch, Stream, eight_bytes
 
@@ -127,7 +128,7 @@ class Reindexed:
         found = next(each for each in self.streams.values() if each.name == stream)
         found.last_number += margin
         changes = kv.batch()
-        _put_last(found, changes)
+        put_last_number(found.id, found.last_number, found.last_key, found.last_ns, changes)
         kv.write(changes, sync=True)
 
 
@@ -170,7 +171,7 @@ def reindex(kv: KeyValues, numbers: dict[int, int]) -> Reindexed:
     for stream in found.streams.values():
         if numbers.get(stream.id, 0) > stream.last_number:
             stream.last_number = numbers[stream.id]
-            _put_last(stream, changes)
+            put_last_number(stream.id, stream.last_number, stream.last_key, stream.last_ns, changes)
     kv.write(changes, sync=True)
     return found
 
@@ -195,13 +196,3 @@ def _name(kv: KeyValues, stream_id: int, record: bytes, changes: Changes) -> Str
         value = keys.write_stream(keys.stream_of(decode(record)))
         changes.put(entry, value)
     return keys.read_stream(value)
-
-
-def _put_last(stream: StreamFound, changes: Changes) -> None:
-    """Put a batch without records that has the last number: numbers continue from it."""
-    batch = Batch(
-        stream.last_number, 1, stream.last_key, stream.last_key, stream.last_ns, stream.last_ns
-    )
-    changes.put(
-        keys.prefix(b"n", stream.id) + eight_bytes(stream.last_number), keys.write_batch(batch)
-    )

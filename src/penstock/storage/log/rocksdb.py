@@ -26,9 +26,9 @@ from rocksdict import AccessType, Checkpoint, Rdict, WriteBatch, WriteOptions
 
 from penstock.errors import ConfigError, LogDamaged, SlotInUse, StorageError
 from penstock.files import make_folder, replace_file
-from penstock.storage.log import is_slot_name, keys
+from penstock.storage.log import keys
 from penstock.storage.log.checks import check_files
-from penstock.storage.log.damage import REPAIRED, TABLES, WALS, finish_repair, place_text
+from penstock.storage.log.damage import finish_repair, place_text, slots_in
 from penstock.storage.log.failures import as_storage_error, failures_named
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.linked_folder import LinkedFolder
@@ -81,12 +81,12 @@ class RocksLog:
         self.folder = root
         self._folder = root / "log"
 
-    def writer(self, slot: str) -> SlotWriter:
-        if not is_slot_name(slot):
+    def writer(self, slot: str, *, briefly: bool = False) -> SlotWriter:
+        if not keys.is_slot_name(slot):
             raise ConfigError(
                 slot, problem="a slot's name is letters, digits, - and _.", origin="log slot"
             )
-        return SlotWriter(slot, partial(_own, self._folder, slot))
+        return SlotWriter(slot, partial(_own, self._folder, slot, briefly))
 
     def reader(self) -> MergedReader:
         return MergedReader(_Secondaries(self._folder))
@@ -95,9 +95,14 @@ class RocksLog:
 class _Owner(Struct):
     pid: int
     command: str
+    briefly: bool = False
+
+    def __str__(self) -> str:
+        mine = self.pid == os.getpid()
+        return f"this very process ({self.pid})" if mine else f"process {self.pid} ({self.command})"
 
 
-def _own(folder: Path, slot: str) -> KeyValues:
+def _own(folder: Path, slot: str, briefly: bool) -> KeyValues:
     path, owner = folder / slot, folder / f"{slot}.owner"
     try:
         finish_repair(path)
@@ -110,12 +115,13 @@ def _own(folder: Path, slot: str) -> KeyValues:
             db = Rdict(str(path), owners_options())
         except Exception as error:
             if any(sign in str(error) for sign in _LOCKED):
-                raise SlotInUse(slot, _holder(owner)) from error
+                raise _in_use(slot, owner) from error
             raise
     # Written only once the lock is held, so it never names a process that was refused. A full disk
     # must not stop the slot from opening: without it an error message only has less detail.
     with suppress(OSError):
-        replace_file(owner, msgspec.json.encode(_Owner(os.getpid(), shlex.join(sys.orig_argv))))
+        holder = _Owner(os.getpid(), shlex.join(sys.orig_argv), briefly)
+        replace_file(owner, msgspec.json.encode(holder))
     return _RocksPairs(path, db, owner)
 
 
@@ -132,7 +138,7 @@ def held(folder: Path, slot: str) -> Iterator[None]:
             try:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise SlotInUse(slot, _holder(folder / f"{slot}.owner")) from error
+                raise _in_use(slot, folder / f"{slot}.owner") from error
             yield
     except OSError as error:
         raise as_storage_error(str(folder / slot), error) from error
@@ -154,14 +160,12 @@ def open_for_reading(folder: Path, slot: str) -> Iterator[KeyValues]:
         secondaries.close()
 
 
-def _holder(owner: Path) -> str:
+def _in_use(slot: str, owner: Path) -> SlotInUse:
     try:
         found = msgspec.json.decode(owner.read_bytes(), type=_Owner)
-    except (OSError, msgspec.DecodeError):
-        return "another process"
-    if found.pid == os.getpid():
-        return f"this very process ({found.pid})"
-    return f"process {found.pid} ({found.command})"
+    except (OSError, msgspec.DecodeError):  # it has just taken the slot, or is releasing it
+        return SlotInUse(slot, "another process", briefly=True)
+    return SlotInUse(slot, str(found), briefly=found.briefly)
 
 
 class _RocksPairs:
@@ -335,12 +339,13 @@ class _Secondaries:
         self._opened: dict[str, tuple[_RocksPairs, LinkedFolder]] = {}
 
     def current(self) -> dict[str, KeyValues]:
+        return {name: self.follow(name) for name in self.names()}
+
+    def names(self) -> set[str]:
         names = set(slots_in(self._folder))
         for gone in self._opened.keys() - names:
             self._opened.pop(gone)[0].close()
-        for name in names:
-            self.follow(name)
-        return {name: kv for name, (kv, _) in self._opened.items()}
+        return names
 
     def follow(self, name: str) -> KeyValues:
         """Return one of them, up to date."""
@@ -384,12 +389,3 @@ class _Secondaries:
         while self._opened:
             self._opened.popitem()[1][0].close()
         self._scratch.cleanup()
-
-
-def slots_in(folder: Path) -> Iterator[str]:
-    """The slots of a folder that hold data, whether damaged or not."""
-    for slot in folder.glob("*/"):
-        name = slot.name.removesuffix(REPAIRED)
-        holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))
-        if is_slot_name(name) and holds:
-            yield name

@@ -7,8 +7,6 @@ slot, so a batch that failed has no effect.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, repeat
-from operator import add, attrgetter, lt
 from pathlib import Path
 from threading import Lock
 
@@ -16,61 +14,23 @@ from msgspec.structs import replace
 
 from penstock.errors import StorageError
 from penstock.market.channels import BY_EVENT, SUFFIXES
-from penstock.market.codec import encode, encode_many
+from penstock.market.codec import encode
 from penstock.market.events import Event
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
+from penstock.storage.log.appending import Append, add_ascending, add_next
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.deleting import delete_records
 from penstock.storage.log.heads import StreamHead
-from penstock.storage.log.index import find_streams, last_batch, last_of, lowest_key
+from penstock.storage.log.index import (
+    find_streams,
+    last_batch,
+    last_of,
+    lowest_key,
+    skip_numbers,
+)
 from penstock.storage.log.key_values import Changes, KeyValues
-from penstock.storage.log.keys import SECOND_NS, Stream, eight_bytes
+from penstock.storage.log.keys import Stream, eight_bytes
 from penstock.storage.log.reader import stats_of
-
-_prefix_of, _stream_of, _topic_of = map(attrgetter, ("prefix", "stream", "topic"))
-
-
-class _Append:
-    """One append in progress."""
-
-    __slots__ = ("_indexed", "_pending", "batch", "changes", "events", "heads", "keys", "numbers",
-                 "stored")  # fmt: skip
-
-    def __init__(self, batch: Changes) -> None:
-        self.batch = batch
-        self.changes = False
-        """Whether there is anything to write besides records."""
-        self.stored: list[Stored] = []
-        # Of records with rising keys, as columns: each step is done for all of them at once.
-        self.heads: list[StreamHead] = []
-        self.keys: list[bytes] = []
-        self.numbers: list[int] = []
-        self.events: list[Event] = []
-        self._pending: dict[tuple[Stream, bytes], bytes] = {}
-        """Records of this batch by key, filled on lookup."""
-        self._indexed = 0
-
-    def record_at(self, stream: Stream, key: bytes) -> bytes | None:
-        for stored in self.stored[self._indexed :]:
-            self._pending[stored.stream, stored.key] = stored.record
-        self._indexed = len(self.stored)
-        return self._pending.get((stream, key))
-
-    def put_ascending(self, slot: str) -> None:
-        """Put all records with rising keys.
-
-        Stream by stream, because RocksDB takes half the time for keys in order.
-        """
-        heads, found, numbers, put = self.heads, self.keys, self.numbers, self.batch.put
-        records = encode_many(self.events)
-        entries = map(add, map(_prefix_of, heads), found)
-        values = map(add, map(eight_bytes, numbers), records)
-        for entry, value in zip(entries, values, strict=True):
-            put(entry, value)
-        streams, topics = map(_stream_of, heads), map(_topic_of, heads)
-        self.stored += map(
-            Stored, streams, repeat(slot), numbers, found, records, topics, self.events
-        )
 
 
 class SlotWriter:
@@ -105,7 +65,7 @@ class SlotWriter:
     def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         kv = self._opened()
         before = replace(self._counts)
-        work = _Append(kv.batch())
+        work = Append(kv.batch())
         try:
             self._add_new(events, work, kv)
             work.put_ascending(self._slot)
@@ -118,7 +78,7 @@ class SlotWriter:
         self._counts.recorded += len(work.stored)
         return work.stored
 
-    def _add_new(self, events: Sequence[Event], work: _Append, kv: KeyValues) -> None:
+    def _add_new(self, events: Sequence[Event], work: Append, kv: KeyValues) -> None:
         """Assign key and number to every new event, stream by stream."""
         groups: dict[tuple[object, ...], list[Event]] = {}
         for event in events:
@@ -136,13 +96,13 @@ class SlotWriter:
             if head is None:
                 head = self._heads[address] = self._load_head(group[0], work, kv)
             if len(group) == 1:
-                added = _add_next(group[0], head, work)
+                added = add_next(group[0], head, work)
             else:
-                added = _add_ascending(group, head, work)
+                added = add_ascending(group, head, work)
             if not added:
                 self._add_with_lookup(group, head, work)
 
-    def _add_with_lookup(self, events: Sequence[Event], head: StreamHead, work: _Append) -> None:
+    def _add_with_lookup(self, events: Sequence[Event], head: StreamHead, work: Append) -> None:
         """Add those events that are new, whatever the order of their keys."""
         found, received = list[bytes](), list[int]()
         for event in events:
@@ -160,7 +120,7 @@ class SlotWriter:
         if found:
             head.add_batch(found, received, work.batch)
 
-    def _place(self, event: Event, record: bytes, head: StreamHead, work: _Append) -> bytes | None:
+    def _place(self, event: Event, record: bytes, head: StreamHead, work: Append) -> bytes | None:
         """The key of an event that may be a duplicate; None if it is to be dropped."""
         if head.is_final is not None and not head.is_final(event):
             self._counts.unclosed += 1
@@ -182,7 +142,7 @@ class SlotWriter:
         return None
 
     def _place_arrival(
-        self, at_ns: int, record: bytes, head: StreamHead, work: _Append
+        self, at_ns: int, record: bytes, head: StreamHead, work: Append
     ) -> bytes | None:
         counter = 0
         key = keys.key_of_arrival(at_ns)
@@ -197,7 +157,7 @@ class SlotWriter:
             key = keys.key_of_arrival(at_ns, counter)
         return key
 
-    def _held(self, head: StreamHead, key: bytes, work: _Append) -> bytes | None:
+    def _held(self, head: StreamHead, key: bytes, work: Append) -> bytes | None:
         """The record under this key in the slot, or in this batch."""
         record = work.record_at(head.stream, key)
         if record is not None:
@@ -205,13 +165,11 @@ class SlotWriter:
         value = self._opened().get(head.prefix + key)
         return None if value is None else value[8:]
 
-    def _load_head(self, event: Event, work: _Append, kv: KeyValues) -> StreamHead:
+    def _load_head(self, event: Event, work: Append, kv: KeyValues) -> StreamHead:
         stream = keys.stream_of(event)
         stream_id = self._stream_ids.get(stream)
         if stream_id is None:
-            stream_id = max(self._stream_ids.values(), default=0) + 1
-            self._stream_ids[stream] = stream_id
-            work.batch.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
+            stream_id = self._name_stream(stream, work.batch)
             work.changes = True
         head = StreamHead(stream, stream_id, BY_EVENT[type(event)])
         base = head.prefix
@@ -233,6 +191,13 @@ class SlotWriter:
             work.changes = True
         return head
 
+    def _name_stream(self, stream: Stream, changes: Changes) -> int:
+        """Give a new stream of this slot a number within it."""
+        stream_id = max(self._stream_ids.values(), default=0) + 1
+        self._stream_ids[stream] = stream_id
+        changes.put(keys.prefix(b"s", stream_id), keys.write_stream(stream))
+        return stream_id
+
     def sync(self) -> None:
         # Does not open the slot: ``append`` does, and may be running in another thread.
         with self._sync_close_lock:
@@ -251,6 +216,20 @@ class SlotWriter:
             if stream not in numbers:
                 numbers[stream] = _last_number(self._opened(), stream_id)
         return numbers
+
+    def skip_numbers(self, numbers: Mapping[Stream, int]) -> None:
+        kv, known = self._opened(), self.last_numbers()
+        changes = kv.batch()
+        for stream, number in numbers.items():
+            if number > known.get(stream, 0):
+                stream_id = self._stream_ids.get(stream) or self._name_stream(stream, changes)
+                skip_numbers(kv, stream_id, number, changes)
+        self._heads = {}
+        try:
+            kv.write(changes, sync=True)
+        except StorageError as error:
+            self._reset_after(error)
+            raise
 
     def delete_below(self, stream: Stream, key: bytes, *, seen: int | None = None) -> bool:
         stream_id = self._stream_ids.get(stream)
@@ -329,62 +308,6 @@ class SlotWriter:
             self.close()
         elif self._kv is not None:
             self._stream_ids = find_streams(self._kv)
-
-
-def _add_next(event: Event, head: StreamHead, work: _Append) -> bool:
-    """Add an event that is newer than all others; False if it is not."""
-    own_id, at_ns = head.id_of(event), event.received_at_ns
-    if own_id is None:
-        if at_ns <= head.highest_ns:
-            return False
-        head.highest_ns = at_ns
-        key, batch_end = keys.key_of_arrival(at_ns), head.arrival_batch_end
-    elif head.highest_id < own_id < head.ascending_ids_below:
-        head.highest_id = own_id
-        key, batch_end = eight_bytes(own_id), head.id_batch_end
-    else:
-        return False
-    head.number = number = head.number + 1
-    if number >= batch_end or at_ns // SECOND_NS != head.batch_second:
-        head.begin_batch(number, key, at_ns, work.batch)
-    work.heads.append(head)
-    work.keys.append(key)
-    work.numbers.append(number)
-    work.events.append(event)
-    return True
-
-
-def _add_ascending(events: Sequence[Event], head: StreamHead, work: _Append) -> bool:
-    """Add events, each newer than the one before and all others; False if they are not."""
-    ids = list(map(head.id_of, events))
-    received = [event.received_at_ns for event in events]
-    if None not in ids:
-        if not (_is_ascending(ids, head.highest_id) and ids[-1] < head.ascending_ids_below):  # type: ignore[operator]
-            return False
-        head.highest_id = ids[-1]  # type: ignore[assignment]
-        found, batch_end = list(map(eight_bytes, ids)), head.id_batch_end
-    elif any(each is not None for each in ids) or not _is_ascending(received, head.highest_ns):
-        return False
-    else:
-        head.highest_ns = received[-1]
-        found, batch_end = list(map(keys.key_of_arrival, received)), head.arrival_batch_end
-    first = head.number + 1
-    head.number += len(events)
-    first_ns, second = min(received), max(received) // SECOND_NS
-    if first_ns // SECOND_NS != second:
-        head.add_batch(found, received, work.batch)
-    elif first >= batch_end or second != head.batch_second:
-        head.begin_batch(first, found[0], first_ns, work.batch)
-    work.heads += repeat(head, len(events))
-    work.keys += found
-    work.numbers += range(first, first + len(events))
-    work.events += events
-    return True
-
-
-def _is_ascending(numbers: Sequence[int | None], above: int) -> bool:
-    """Whether each is greater than the one before, and the first than ``above``."""
-    return all(map(lt, chain((above,), numbers), numbers))  # type: ignore[arg-type]
 
 
 def _last_number(kv: KeyValues, stream_id: int) -> int:

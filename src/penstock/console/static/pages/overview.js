@@ -26,8 +26,9 @@ const BACKUP_OLD_MS = 36 * 3_600_000;
  * @param {import("../app.js").Context} ctx
  */
 export function mount(root, ctx) {
+  const small = sparkline({ label: "Messages per second over the last ten minutes", height: 52 });
   const stats = {
-    messages: stat({ name: "messages_per_s", title: "Messages" }),
+    messages: stat({ name: "messages_per_s", title: "Messages", extra: small.element }),
     lag: stat({ name: "lag_ms", title: "Slowest lag", hint: "From the exchange's time to ours, of the exchange with the longest" }),
     gaps: stat({ name: "gaps_open", title: "Open gaps", href: path("coverage") }),
     days: stat({ name: "days_left", title: "Disk", href: path("storage"), hint: "Until the disk is full at the present growth" }),
@@ -37,7 +38,7 @@ export function mount(root, ctx) {
   };
   const line = sparkline({ label: "Messages per second over the last ten minutes", height: 150, axis: true });
   const exchanges = exchangeTable(ctx);
-  const alerts = h("ul", { class: "alerts" });
+  const alerts = h("ul", { class: "alerts", tabindex: 0, "aria-label": "Alerts" });
   const disk = diskPart();
   const content = h("div", { class: "stack", hidden: true },
     h("div", { class: "stats" }, ...Object.values(stats).map((one) => one.element)),
@@ -56,7 +57,7 @@ export function mount(root, ctx) {
     const { totals, disk: space, backup } = now;
     const slowest = now.exchanges.reduce((/** @type {any} */ worst, /** @type {any} */ one) =>
       one.lag_ms !== null && (worst === null || one.lag_ms > worst.lag_ms) ? one : worst, null);
-    const collecting = now.exchanges.filter((/** @type {any} */ one) => one.light === "ok").length;
+    const collecting = now.exchanges.filter((/** @type {any} */ one) => one.light === "ok" || one.light === "warning").length;
     stats.messages.update({
       value: rate(totals.messages_per_s), unit: "/s",
       note: `${collecting} of ${now.exchanges.length} exchanges collecting, ${count(totals.markets)} markets`,
@@ -65,15 +66,16 @@ export function mount(root, ctx) {
       value: duration(slowest?.lag_ms), note: slowest ? slowest.exchange : "no data yet",
       kind: slowest && slowest.lag_ms > 5000 ? "warning" : "",
     });
-    stats.gaps.update({ value: count(totals.gaps_open), note: totals.gaps_open ? "see where and why" : "nothing is missing", kind: totals.gaps_open ? "warning" : "" });
+    stats.gaps.update({ value: count(totals.gaps_open), note: totals.gaps_open ? "see Coverage" : "nothing missing", kind: totals.gaps_open ? "warning" : "" });
     const days = space?.days_left ?? null;
     stats.days.update({
-      value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: "days left", note: `${bytes(space?.free_bytes)} free`,
+      value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left",
+      note: space ? `${bytes(space.free_bytes)} free` : "not measured",
       kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "",
     });
     stats.backup.update(backupStat(backup, ctx.now()));
-    stats.jobs.update({ value: count(totals.jobs_running), note: totals.jobs_failed ? `${count(totals.jobs_failed)} failed` : "none failed", kind: totals.jobs_failed ? "bad" : "" });
-    stats.processes.update({ value: count(totals.processes), note: totals.processes_failed ? `${count(totals.processes_failed)} failed` : "all well", kind: totals.processes_failed ? "bad" : "" });
+    stats.jobs.update({ value: count(totals.jobs_running), note: totals.jobs_failed ? `${count(totals.jobs_failed)} failed` : "none failed", noteKind: totals.jobs_failed ? "bad" : "" });
+    stats.processes.update({ value: count(totals.processes), note: totals.processes_failed ? `${count(totals.processes_failed)} failed` : totals.processes ? "all well" : "none running", noteKind: totals.processes_failed ? "bad" : "" });
   }
 
   /** @param {any[]} items */
@@ -100,6 +102,7 @@ export function mount(root, ctx) {
       showStats(now);
       exchanges.update(now.exchanges);
       line.update(now.rates);
+      small.update(now.rates);
       showAlerts(now.alerts ?? []);
       disk.update(now, ctx.now());
     },
@@ -110,6 +113,7 @@ export function mount(root, ctx) {
     },
     unmount() {
       line.unmount();
+      small.unmount();
       exchanges.unmount();
     },
   };
@@ -122,7 +126,7 @@ function severity(word) {
 
 /** @param {any} backup @param {number} now */
 function backupStat(backup, now) {
-  if (!backup) return { value: "none", note: "penstock backup create", kind: "warning" };
+  if (!backup) return { value: "none", note: "not backed up", kind: "warning" };
   const age = now - backup.at_ms;
   if (!backup.ok) return { value: "failed", note: backup.message ?? "", kind: "bad" };
   return {
@@ -137,6 +141,7 @@ function exchangeTable(ctx) {
     name: "exchanges",
     label: "Exchanges",
     filter: false,
+    cards: true,
     key: (/** @type {any} */ one) => one.exchange,
     props: (one) => ({ "data-light": one.light }),
     sort: { column: "exchange", direction: 1 },
@@ -199,10 +204,10 @@ function diskPart() {
       bar.update({ value: disk?.used_bytes ?? null, limit: disk?.total_bytes ?? null, text: `${bytes(disk?.used_bytes)} of ${bytes(disk?.total_bytes)}` });
       const share = disk?.total_bytes ? disk.used_bytes / disk.total_bytes : null;
       replace(facts,
-        ...fact("Used", `${bytes(disk?.used_bytes)} of ${bytes(disk?.total_bytes)} (${percent(share, 0)})`),
+        ...fact("Used", disk ? `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)} (${percent(share, 0)})` : "not measured yet"),
         ...fact("Full", disk?.days_left === null || disk?.days_left === undefined ? "not known yet" : disk.days_left > 999 ? "not within years" : `in about ${count(Math.floor(disk.days_left))} days`),
-        ...fact("Last backup", backup ? time(backup.at_ms) : "none yet"),
-        ...fact("Result", backup ? badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad") : UNKNOWN),
+        ...fact("Last backup", backup ? time(backup.at_ms) : h("span", {}, "none: ", h("code", {}, "penstock backup create"))),
+        ...(backup ? fact("Result", badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad")) : []),
         ...fact("Restore tried", backup?.rehearsed_at_ms ? time(backup.rehearsed_at_ms, ago(backup.rehearsed_at_ms, at)) : "never"),
         ...(backup?.message ? fact("Said", backup.message) : []));
       setAttribute(facts, "title", backup ? utc(backup.at_ms) : null);

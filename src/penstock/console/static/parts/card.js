@@ -2,8 +2,8 @@
 // Cards, figures and choosers.
 //
 //   card({title, sub?, tools?: [nodes], name?}, ...body)      <section data-card=name>
-//   stat({name: "gaps_open", title: "Open gaps", href?}) → {element, update({value, unit?, note?, kind?})}
-//       the figure is in [data-field=name], the note in [data-note=name]
+//   stat({name: "gaps_open", title: "Open gaps", href?, extra?: node}) → {element, update({value, unit?, note?, kind?, noteKind?})}
+//       the figure is in [data-field=name], the note in [data-note=name]; kinds: warning, bad
 //   chooser({label, name, options: [{value, text}], value, change}) → {element, set(value)}
 //       a row of buttons of which one is pressed: [data-choice=name] button[data-value]
 
@@ -22,24 +22,25 @@ export function card({ title, sub, tools = [], name }, ...body) {
     ...body);
 }
 
-/** @param {{name: string, title: string, href?: string, hint?: string}} options */
-export function stat({ name, title, href, hint }) {
+/** @param {{name: string, title: string, href?: string, hint?: string, extra?: Node}} options */
+export function stat({ name, title, href, hint, extra }) {
   const value = h("span", { "data-field": name });
   const unit = h("span", { class: "unit" });
   const note = h("span", { class: "stat-note", "data-note": name });
-  const inside = [h("span", { class: "stat-name" }, title), h("span", { class: "stat-value" }, value, unit), note];
+  const inside = [h("span", { class: "stat-name" }, title), h("span", { class: "stat-value" }, value, unit), note, extra];
   const element = href
     ? h("a", { class: "stat", href, title: hint }, ...inside)
     : h("div", { class: "stat", title: hint }, ...inside);
   return {
     element,
-    /** @param {{value: string, unit?: string, note?: string, kind?: string}} now */
-    update({ value: text, unit: word = "", note: words = "", kind = "" }) {
+    /** @param {{value: string, unit?: string, note?: string, kind?: string, noteKind?: string}} now */
+    update({ value: text, unit: word = "", note: words = "", kind = "", noteKind = "" }) {
       setText(value, text);
       setText(unit, word);
       setText(note, words);
       setAttribute(note, "title", words || null);
       setAttribute(element, "data-kind", kind || null);
+      setAttribute(note, "data-kind", noteKind || null);
     },
   };
 }

@@ -4,6 +4,7 @@
 //   emptyState({title, text, action?: {text, run | href}})
 //   errorState({title, text, action?})      role=alert; data-state=error
 //   skeleton(rows?)                         grey bars while loading
+//   withCode("run `penstock demo`")         nodes: what is in backquotes as <code>
 
 import { h, icon } from "./dom.js";
 
@@ -30,10 +31,18 @@ function state(kind, picture, { title, text, action }) {
   return h("div", { class: `state state-${kind}`, "data-state": kind },
     icon(picture),
     h("p", { class: "state-title" }, title),
-    text && h("p", { class: "state-text" }, text),
+    text && h("p", { class: "state-text" }, ...withCode(text)),
     action && (action.href
       ? h("a", { class: "button", href: action.href }, action.text)
       : h("button", { type: "button", class: "button", onclick: action.run }, action.text)));
+}
+
+/**
+ * @param {string} text
+ * @returns {(Node | string)[]}
+ */
+export function withCode(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 }
 
 /** @param {number} [rows] */

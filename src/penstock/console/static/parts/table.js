@@ -12,6 +12,7 @@
 //     ],
 //     sort?: {column: "symbol", direction: 1},  filter?: true,  tools?: [nodes],
 //     open?: (job) => …,                        by click or Enter
+//     cards?: true,                             rows become cards on narrow screens
 //     props?: (job) => ({"data-job-id": job.id}),
 //     empty: {title, text, action?},
 //   });
@@ -26,6 +27,7 @@ import { filterRows, sortRows, windowOf } from "./rows.js";
 import { emptyState } from "./states.js";
 
 const VIRTUAL = 80;
+const narrow = matchMedia("(max-width: 640px)");
 
 /**
  * @template T
@@ -39,11 +41,12 @@ const VIRTUAL = 80;
  * @property {boolean} [sortable]  default true
  * @property {string} [hint]  explains the column on hover
  * @property {boolean} [minor]  hidden on narrow screens
+ * @property {boolean} [wide]  takes a line of its own in a card
  */
 
 /**
  * @template T
- * @param {{name: string, label: string, key: (row: T) => string, columns: Column<T>[], sort?: {column: string, direction: 1 | -1}, filter?: boolean, tools?: Node[], open?: (row: T) => void, props?: (row: T) => Record<string, string>, empty: import("./states.js").StateText, rowHeight?: number}} options
+ * @param {{name: string, label: string, key: (row: T) => string, columns: Column<T>[], sort?: {column: string, direction: 1 | -1}, filter?: boolean, tools?: Node[], open?: (row: T) => void, props?: (row: T) => Record<string, string>, cards?: boolean, empty: import("./states.js").StateText, rowHeight?: number}} options
  */
 export function table(options) {
   const { name, columns, key, rowHeight = 37 } = options;
@@ -54,6 +57,8 @@ export function table(options) {
   let filter = "";
   let sort = options.sort ?? null;
   let isLoaded = false;
+  /** Whether rows that are built have to be painted again: not while somebody only scrolls. */
+  let isChanged = true;
   /** @type {Map<string, HTMLTableRowElement>} */
   const built = new Map();
   /** @type {string | null} */
@@ -76,12 +81,12 @@ export function table(options) {
     return h("th", { scope: "col", class: cellClass(column), title: column.hint, "data-column": column.name },
       sortable
         ? h("button", { type: "button", class: "sort", onclick: () => sortBy(column.name) }, column.title)
-        : column.title);
+        : column.title || h("span", { class: "sr-only" }, "Action"));
   });
   const above = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
   const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
   const body = h("tbody", { onkeydown: onKey, onclick: onClick, onfocusin: onFocus }, above, below);
-  const grid = h("table", { "aria-label": options.label, "data-table": name }, h("thead", {}, h("tr", {}, ...heads)), body);
+  const grid = h("table", { "aria-label": options.label, "data-table": name, class: options.cards ? "as-cards" : null }, h("thead", {}, h("tr", {}, ...heads)), body);
   const scroller = h("div", { class: "table-scroll", tabindex: -1 }, grid);
   const nothing = h("div", { class: "table-empty", hidden: true });
   const bar = options.filter === false && !options.tools
@@ -102,7 +107,13 @@ export function table(options) {
     return value === null || value === undefined || value === "" ? UNKNOWN : String(value);
   }
 
+  /** Cards differ in height, so all of them are built. */
+  function isLong() {
+    return shown.length > VIRTUAL && !(options.cards && narrow.matches);
+  }
+
   function choose() {
+    isChanged = true;
     const found = filterRows(rows, filter, (row) => columns.map((column) => textOf(column, row)).join("\n"));
     const column = sort && columns.find((one) => one.name === sort?.column);
     shown = column && sort ? sortRows(found, column.value, sort.direction) : found;
@@ -115,7 +126,7 @@ export function table(options) {
   }
 
   function render() {
-    const isVirtual = shown.length > VIRTUAL;
+    const isVirtual = isLong();
     scroller.classList.toggle("is-virtual", isVirtual);
     setAttribute(grid, "aria-rowcount", isVirtual ? String(shown.length + 1) : null);
     const { first, last } = isVirtual
@@ -130,12 +141,14 @@ export function table(options) {
       const row = shown[i];
       const id = key(row);
       wanted.add(id);
-      const line = built.get(id) ?? build(id);
-      paint(line, row);
+      const known = built.get(id);
+      const line = known ?? build(id);
+      if (isChanged || !known) paint(line, row);
       setAttribute(line, "aria-rowindex", isVirtual ? String(i + 2) : null);
       if (place.nextElementSibling !== line) place.after(line);
       place = line;
     }
+    isChanged = false;
     for (const [id, line] of built) {
       if (wanted.has(id)) continue;
       line.remove();
@@ -154,7 +167,7 @@ export function table(options) {
   /** @param {string} id */
   function build(id) {
     const line = h("tr", { "data-row": id, class: options.open ? "can-open" : null },
-      ...columns.map((column) => h("td", { class: cellClass(column), "data-field": column.name })));
+      ...columns.map((column) => h("td", { class: cellClass(column), "data-field": column.name, "data-label": options.cards ? column.title : null })));
     built.set(id, line);
     return line;
   }
@@ -190,7 +203,7 @@ export function table(options) {
     if (!shown.length) return;
     const at = Math.min(Math.max(0, index), shown.length - 1);
     active = key(shown[at]);
-    if (shown.length > VIRTUAL) {
+    if (isLong()) {
       const top = at * rowHeight;
       const seen = scroller.clientHeight - rowHeight * 2;
       if (top < scroller.scrollTop) scroller.scrollTop = top;
@@ -242,9 +255,9 @@ export function table(options) {
   };
 }
 
-/** @param {{numeric?: boolean, minor?: boolean}} column */
+/** @param {{numeric?: boolean, minor?: boolean, wide?: boolean}} column */
 function cellClass(column) {
-  return [column.numeric && "num", column.minor && "minor"].filter(Boolean).join(" ") || null;
+  return [column.numeric && "num", column.minor && "minor", column.wide && "wide"].filter(Boolean).join(" ") || null;
 }
 
 /** @param {HTMLTableRowElement} spacer @param {number} height */

@@ -1,0 +1,69 @@
+"""The console of a demo: served from its data folder while it collects."""
+
+import asyncio
+import webbrowser
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.cli.demo_parts import DemoPlan
+from penstock.cli.processes import running
+from penstock.config import environment_name
+from penstock.market.symbol import Symbol
+
+NOT_INSTALLED = "not installed: pip install 'penstock[api]'"
+_LIBRARIES = ("litestar", "prometheus_client")
+
+
+def market_address(console: str, exchange: str, slug: str) -> str:
+    """The address of a market's page."""
+    return f"{console}market/{quote(exchange)}/{quote(Symbol.parse(slug).unified, safe='')}"
+
+
+@asynccontextmanager
+async def console_served(
+    plan: DemoPlan, environment: Mapping[str, str], port: int, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Serve the console until the block is left; ``tell`` gets its address, or why there is none.
+
+    Whatever happens to the console, the demo goes on.
+    """
+    if not all(map(find_spec, _LIBRARIES)):
+        tell(NOT_INSTALLED)
+        yield
+        return
+    own = {
+        environment_name("api.host"): "127.0.0.1",
+        environment_name("api.port"): str(port),
+        # A page on this machine, with nothing to protect.
+        environment_name("api.token"): "",
+        environment_name("api.read_token"): "",
+        environment_name("logging.level"): "warning",
+    }
+    words = [*plan.base, "serve", "--json"]
+    async with running(words, {**environment, **own}) as server:
+        listening = asyncio.create_task(_tell_address(server, tell))
+        try:
+            yield
+        finally:
+            listening.cancel()
+
+
+async def _tell_address(server: asyncio.subprocess.Process, tell: Callable[[str], None]) -> None:
+    assert server.stdout is not None
+    line = await server.stdout.readline()
+    try:
+        address = msgspec.json.decode(line, type=dict[str, str])["listening"]
+    except (msgspec.DecodeError, KeyError):
+        tell("it did not start. Try it alone: penstock serve")
+    else:
+        tell(f"{address.rstrip('/')}/")
+
+
+async def open_in_browser(address: str) -> None:
+    """Open an address in the browser, if there is one."""
+    with suppress(Exception):
+        await asyncio.to_thread(webbrowser.open, address)

@@ -1,0 +1,371 @@
+// @ts-check
+// Market: candles with volume and holes, depth, tape, spread, and the state of the book.
+//
+// Hooks: input[data-market-input], [data-market="EXCHANGE SYMBOL"], [data-choice=interval] button[data-value],
+// [data-field] badge, why, sequence, last_ms, candle, and with the API's text in data-value: bid, ask, spread,
+// spread_bps; [data-chart=candles][data-candles=N],
+// [data-chart=depth], [data-trade=ID], [data-action=python], [data-dialog=python] pre, [data-action=copy].
+
+import { ago, decimal, setTime, utc } from "../format.js";
+import { badge, setBadge } from "../parts/badge.js";
+import { digitsOf, INTERVALS, merge, needed, shorten, withTrade } from "../parts/candle-model.js";
+import { candleChart } from "../parts/candles.js";
+import { card, chooser } from "../parts/card.js";
+import { depthChart } from "../parts/depth.js";
+import { openDialog } from "../parts/dialog.js";
+import { frame, h, icon, replace, setAttribute, setText } from "../parts/dom.js";
+import { marketChooser } from "../parts/market-chooser.js";
+import { emptyState, errorState, skeleton } from "../parts/states.js";
+import { tape } from "../parts/tape.js";
+import { path } from "../router.js";
+
+/** @typedef {import("../parts/candle-model.js").Candle} Candle */
+
+const CANDLES = 500;
+const CANDLES_AGAIN_MS = 5000;
+
+/** @param {Record<string, string>} params */
+export function title(params) {
+  return params.symbol ? `${params.symbol} · ${params.exchange}` : "Market";
+}
+
+/** @param {Record<string, string>} params */
+export function topics(params) {
+  return params.symbol ? [`market/${params.exchange}/${params.symbol}`] : [];
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("../app.js").Context} ctx
+ */
+export function mount(root, ctx) {
+  const { exchange, symbol } = ctx.params;
+  const choose = marketChooser({ chosen: (market) => ctx.navigate(path("market", market.exchange, market.symbol) + location.search) });
+  loadMarkets(root, ctx, choose);
+  if (!symbol) {
+    root.append(h("div", { class: "market-head row" }, choose.element), h("div", { "data-place": "empty" }, skeleton(6)));
+    return { update() {}, unmount() {} };
+  }
+  choose.set({ exchange, symbol });
+  return mountMarket(root, ctx, choose.element);
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("../app.js").Context} ctx
+ * @param {ReturnType<typeof marketChooser>} choose
+ */
+async function loadMarkets(root, ctx, choose) {
+  try {
+    const { items } = await ctx.api.get("/collected");
+    choose.update(items);
+    if (ctx.params.symbol || !root.isConnected) return;
+    const first = items.find((/** @type {any} */ one) => one.symbol.startsWith("BTC/")) ?? items[0];
+    if (first) return ctx.navigate(path("market", first.exchange, first.symbol), { replace: true });
+    const place = root.querySelector("[data-place=empty]");
+    if (place) replace(place, h("div", { class: "card" }, emptyState({
+      title: "No market is collected yet",
+      text: "Start `penstock demo` for a simulated exchange, or name markets with `penstock collect EXCHANGE SYMBOL`.",
+    })));
+  } catch (error) {
+    const place = root.querySelector("[data-place=empty]");
+    const text = error instanceof Error ? error.message : String(error);
+    if (place) replace(place, h("div", { class: "card" }, errorState({ title: "The markets could not be read", text })));
+    else ctx.toast(`The list of markets could not be read: ${text}`, "bad");
+  }
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("../app.js").Context} ctx
+ * @param {HTMLElement} choose
+ */
+function mountMarket(root, ctx, choose) {
+  const { exchange, symbol } = ctx.params;
+  // Prices of a market have the same number of decimals, so that they stand below each other.
+  const digits = { price: 2, quantity: 0 };
+  const price = (/** @type {string} */ text) => decimal(shorten(text, digits.price));
+  const quantity = (/** @type {string} */ text) => decimal(shorten(text, digits.quantity));
+  const facts = factsPart(ctx, price);
+  const depthHost = h("div", { class: "depth", "data-chart": "depth", role: "img", "aria-label": "Depth: sums of bids and asks by price" });
+  const noBook = h("div", { class: "cover" }, emptyState({ title: "No order book", text: "It appears with the first snapshot of the book." }));
+  const trades = tape(price, quantity);
+  const noTrades = h("div", {}, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
+  const candles = candlesPart(ctx);
+  const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval(), ctx) }, icon("copy"), "Copy as Python");
+  const problem = h("div", {});
+  root.append(
+    h("div", { class: "market-head" }, choose, facts.badge, facts.sequence, h("span", { class: "grow" }), python),
+    problem,
+    facts.element,
+    h("div", { class: "grid market-grid" },
+      candles.element,
+      h("div", { class: "stack" },
+        card({ title: "Depth", sub: facts.levels, name: "depth" }, h("div", { class: "card-body depth-place" }, depthHost, noBook)),
+        card({ title: "Tape", sub: "UTC", name: "tape" }, trades.element, noTrades))));
+
+  /** @type {Awaited<ReturnType<typeof depthChart>> | null} */
+  let depth = null;
+  let isMounted = true;
+  /** @type {any} */
+  let latest = null;
+  depthChart(depthHost).then((chart) => {
+    if (!isMounted) return chart.unmount();
+    depth = chart;
+    if (latest?.book) chart.update(latest.book);
+  }, (error) => replace(depthHost, errorState({ title: "No chart", text: error.message })));
+  const draw = frame(() => latest && facts.update(latest));
+  const ticking = setInterval(draw, 1000);
+
+  return {
+    /** @param {string} _topic @param {any} now @param {{missed: number}} meta */
+    update(_topic, now, { missed }) {
+      if (problem.firstChild) replace(problem);
+      latest = now;
+      const best = [now.bid, now.ask, now.spread].filter(Boolean);
+      digits.price = needed([...best, ...(now.trades ?? []).map((/** @type {any} */ one) => one.price)], digits.price);
+      digits.quantity = needed((now.trades ?? []).map((/** @type {any} */ one) => one.quantity), digits.quantity);
+      trades.add(now.trades ?? [], missed);
+      noTrades.hidden = !trades.isEmpty();
+      candles.live(now);
+      noBook.hidden = Boolean(now.book?.bids.length || now.book?.asks.length);
+      if (now.book) depth?.update(now.book);
+      draw();
+    },
+    /** @param {string} _topic @param {string} words */
+    failed(_topic, words) {
+      replace(problem, h("div", { class: "card" }, errorState({ title: `${symbol} of ${exchange} is not live`, text: words })));
+    },
+    unmount() {
+      isMounted = false;
+      clearInterval(ticking);
+      candles.unmount();
+      depth?.unmount();
+    },
+  };
+}
+
+/** @param {import("../app.js").Context} ctx @param {(text: string) => string} price */
+function factsPart(ctx, price) {
+  const state = badge("waiting", "off", { "data-field": "badge" });
+  const why = h("span", { class: "muted", "data-field": "why" });
+  const number = h("span", { class: "mono", "data-field": "sequence" }, "–");
+  const names = /** @type {const} */ ([["bid", "Best bid"], ["ask", "Best ask"], ["spread", "Spread"], ["spread_bps", "Spread, bps"]]);
+  const values = Object.fromEntries(names.map(([name]) => [name, h("dd", { "data-field": name, class: name === "bid" ? "buy" : name === "ask" ? "sell" : null }, "–")]));
+  const last = h("time", { "data-field": "last_ms" }, "–");
+  const levels = h("span", {});
+  return {
+    badge: h("span", { class: "row", role: "status" }, state, why),
+    sequence: h("span", { class: "muted" }, "sequence ", number),
+    levels,
+    element: h("dl", { class: "quote card" },
+      ...names.map(([name, text]) => h("div", {}, h("dt", {}, text), values[name])),
+      h("div", {}, h("dt", {}, "Last message"), h("dd", {}, last))),
+    /** @param {any} now */
+    update(now) {
+      // Without updates nobody knows whether the book still is what it was.
+      const isKnown = ctx.isLive();
+      setBadge(state, isKnown ? now.badge : "not live", isKnown ? undefined : "off", now.why ?? "");
+      setText(why, (isKnown && now.why) || "");
+      setText(number, now.sequence === null ? "–" : String(now.sequence));
+      for (const [name] of names) {
+        const text = now[name];
+        setText(values[name], text === null ? "–" : name === "spread_bps" ? decimal(text) : price(text));
+        setAttribute(values[name], "data-value", text);
+      }
+      setTime(last, now.last_ms, ago(now.last_ms, ctx.now()));
+      const count = Math.max(now.book?.bids.length ?? 0, now.book?.asks.length ?? 0);
+      setText(levels, count ? `${count} levels a side` : "no book");
+    },
+  };
+}
+
+/** @param {import("../app.js").Context} ctx */
+function candlesPart(ctx) {
+  const { exchange, symbol } = ctx.params;
+  const asked = ctx.query.get("interval") ?? "1m";
+  let interval = asked in INTERVALS ? asked : "1m";
+  /** @type {Candle[]} */
+  let candles = [];
+  /** @type {import("../parts/candles.js").Gap[]} */
+  let gaps = [];
+  /** @type {Awaited<ReturnType<typeof candleChart>> | null} */
+  let chart = null;
+  /** @type {AbortController | null} */
+  let loading = null;
+  let isMounted = true;
+  let isHovered = false;
+
+  const legend = h("p", { class: "legend", "data-field": "candle" }, " ");
+  const host = h("div", { class: "candles", "data-chart": "candles", role: "img", "aria-label": `Candles of ${symbol}` });
+  const nothing = h("div", { class: "cover", hidden: true });
+  const source = h("span", {});
+  const intervals = chooser({
+    label: "Interval", name: "interval", value: interval,
+    options: Object.keys(INTERVALS).map((value) => ({ value, text: value })),
+    change: (value) => {
+      interval = value;
+      candles = [];
+      ctx.setQuery({ interval: value === "1m" ? null : value });
+      void load();
+    },
+  });
+  const element = card({ title: "Candles", sub: source, name: "candles", tools: [intervals.element] },
+    h("div", { class: "card-body" }, legend, h("div", { class: "candles-place" }, host, nothing),
+      h("p", { class: "attribution" },
+        h("span", { class: "key key-open" }), "hole ", h("span", { class: "key key-never" }), "never filled ", h("span", { class: "key key-filled" }), "filled",
+        h("a", { href: "https://www.tradingview.com/", target: "_blank", rel: "noopener noreferrer" }, "Charts: TradingView Lightweight Charts™"))));
+
+  async function load(isAgain = false) {
+    loading?.abort();
+    const mine = (loading = new AbortController());
+    const at = interval;
+    try {
+      const limit = isAgain ? 10 : CANDLES;
+      const found = await ctx.api.get("/market/candles", { exchange, symbol, interval: at, limit }, mine.signal);
+      if (!isMounted || at !== interval) return;
+      const last = candles[candles.length - 1];
+      candles = isAgain ? merge(candles, found.items, CANDLES * 2) : found.items;
+      if (isAgain && last && candles[candles.length - 1]?.[0] < last[0]) candles.push(last);
+      if (!isAgain) gaps = found.gaps;
+      setText(source, found.source ? `from the ${found.source}` : "");
+      show();
+    } catch (error) {
+      if (mine.signal.aborted || isAgain || !isMounted) return;
+      showNothing(errorState({ title: "The candles could not be read", text: error instanceof Error ? error.message : String(error), action: { text: "Try again", run: () => void load() } }));
+    }
+  }
+
+  function show() {
+    host.dataset.candles = String(candles.length);
+    chart?.setData([...candles], gaps, INTERVALS[interval]);
+    if (candles.length) {
+      nothing.hidden = true;
+      if (!isHovered) say(candles[candles.length - 1], null);
+    } else {
+      showNothing(emptyState({ title: `No ${interval} candles yet`, text: "They are computed from trades as they arrive. A shorter interval shows something sooner." }));
+    }
+  }
+
+  /** @param {HTMLElement} state */
+  function showNothing(state) {
+    nothing.hidden = false;
+    replace(nothing, state);
+  }
+
+  /** @param {Candle | null} candle @param {import("../parts/candles.js").Gap | null} gap */
+  function say(candle, gap) {
+    if (gap && !candle) {
+      setText(legend, `Hole: ${gap.reason || "no reason known"} (${gap.state})`);
+    } else if (candle) {
+      const digits = digitsOf(candles);
+      const [open, high, low, close, volume] = candle.slice(1).map((text) => decimal(shorten(String(text), digits)));
+      setText(legend, `${utc(candle[0])}  O ${open}  H ${high}  L ${low}  C ${close}  V ${volume}${gap ? `  · hole: ${gap.reason}` : ""}`);
+    }
+  }
+
+  candleChart(host, {
+    hover: (candle, gap) => {
+      isHovered = Boolean(candle || gap);
+      say(candle ?? (gap ? null : candles[candles.length - 1] ?? null), gap);
+    },
+  }).then((made) => {
+    if (!isMounted) return made.unmount();
+    chart = made;
+    if (candles.length) show();
+  }, (error) => isMounted && showNothing(errorState({ title: "No chart", text: error.message })));
+  void load();
+  // What a missed update left out of the newest candles comes with the next look.
+  const again = setInterval(() => {
+    if (document.visibilityState === "visible" && candles.length) void load(true);
+    else if (!candles.length && !loading?.signal.aborted) void load();
+  }, CANDLES_AGAIN_MS);
+
+  const draw = frame(() => {
+    const last = candles[candles.length - 1];
+    if (!last || !chart) return;
+    chart.update(last);
+    host.dataset.candles = String(candles.length);
+    if (!isHovered) say(last, null);
+  });
+
+  return {
+    element,
+    interval: () => interval,
+    /** @param {any} now */
+    live(now) {
+      if (!candles.length) return;
+      const step = INTERVALS[interval];
+      /** @param {Candle} next */
+      const put = (next) => {
+        const last = candles[candles.length - 1];
+        if (next[0] < last[0]) return;
+        if (next[0] === last[0]) candles[candles.length - 1] = next;
+        else candles.push(next);
+      };
+      if (now.candle?.interval === interval) {
+        const { at_ms, open, high, low, close, volume } = now.candle;
+        put([at_ms, open, high, low, close, volume]);
+      } else {
+        for (const trade of [...(now.trades ?? [])].sort((a, b) => a.at_ms - b.at_ms)) {
+          const next = withTrade(candles[candles.length - 1], trade, step);
+          if (next) put(next);
+        }
+      }
+      if (candles.length > CANDLES * 2) candles = candles.slice(-CANDLES);
+      draw();
+    },
+    unmount() {
+      isMounted = false;
+      clearInterval(again);
+      loading?.abort();
+      chart?.unmount();
+    },
+  };
+}
+
+/**
+ * The same market as code. JSON's text literals are Python's too.
+ * @param {string} exchange
+ * @param {string} symbol
+ * @param {string} interval
+ */
+export function pythonOf(exchange, symbol, interval) {
+  const [name, from] = [JSON.stringify(symbol), JSON.stringify(exchange)];
+  return [
+    "import penstock",
+    "",
+    'data = penstock.open("penstock-data")  # the data folder of this server',
+    `trades = data.trades(${name}, exchange=${from}, since="-1h").polars()`,
+    `candles = data.candles(${JSON.stringify(interval)}, ${name}, exchange=${from}, from_trades=True).polars()`,
+    `book = data.book(${name}, exchange=${from})`,
+  ].join("\n");
+}
+
+/**
+ * @param {string} exchange
+ * @param {string} symbol
+ * @param {string} interval
+ * @param {import("../app.js").Context} ctx
+ */
+function showPython(exchange, symbol, interval, ctx) {
+  const text = pythonOf(exchange, symbol, interval);
+  const copy = h("button", {
+    type: "button", class: "button is-primary", "data-action": "copy",
+    onclick: async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        ctx.toast("Copied", "ok");
+      } catch {
+        ctx.toast("The browser does not permit copying here: select the text and copy it.", "bad");
+      }
+    },
+  }, icon("copy"), "Copy");
+  openDialog({
+    name: "python", title: "As Python", wide: true, actions: [copy],
+    body: [
+      h("pre", { class: "code", tabindex: 0 }, text),
+      h("p", { class: "muted" }, "Needs ", h("code", {}, "pip install 'penstock[lake]'"), ". Holes in the range are named by a warning."),
+    ],
+  });
+}

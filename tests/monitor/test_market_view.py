@@ -1,0 +1,271 @@
+"""A market's view: its book is the exchange's whenever it is called synced, and says so if not."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests import events
+
+from penstock.books.rules import BookRules
+from penstock.collect.status import BookStatus
+from penstock.market.events import BookSnapshot, Disconnect, Event, Source
+from penstock.market.interval import Interval
+from penstock.market.levels import write_levels
+from penstock.market.symbol import Symbol
+from penstock.monitor.candle_series import CandleSeries, Traded
+from penstock.monitor.market_documents import MarketDocument
+from penstock.monitor.market_view import MOST_TRADES, CollectorView, MarketView
+from penstock.simulator.market.book import Book, Level
+from penstock.simulator.market.market import Listing, Market
+from penstock.simulator.market.shapes import Library
+
+DAY_MS = 86_400_000
+LISTED_MS = 19_000 * DAY_MS
+AT_MS = LISTED_MS + 3 * DAY_MS + 12_345_600
+SLOT = AT_MS // Book.SLOT_MS
+LINK = Symbol("LINK", "USDT")
+RULES = BookRules(begins="rest")
+MS_NS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def market() -> Market:
+    return Market(Listing("LINK", "USDT", 4, 2, 140_000, 6, LISTED_MS), 1, Library(6))
+
+
+@pytest.fixture(scope="module")
+def truth(market: Market) -> Book:
+    return Book(market)
+
+
+def raw(levels: Sequence[Level]) -> events.Raw:
+    return write_levels([(str(price), str(quantity)) for price, quantity in levels])
+
+
+def snapshot(truth: Book, slot: int, depth: int, source: Source = "live") -> BookSnapshot:
+    """The book at the end of a slot, or for a fetched one, as REST would show it."""
+    at_ms = slot * Book.SLOT_MS
+    update_id = truth.update_id(slot) if source == "live" else truth.snapshot_id(at_ms)
+    bids, asks = truth.at(update_id, depth)
+    return events.snapshot(
+        update_id, LINK, received_at_ns=at_ms * MS_NS, source=source, bids_raw=raw(bids),
+        asks_raw=raw(asks),
+    )  # fmt: skip
+
+
+def delta(truth: Book, slot: int) -> Event | None:
+    change = truth.delta(slot - 1, slot)
+    if change is None:
+        return None
+    return events.delta(
+        change.first_update_id, change.final_update_id, LINK,
+        received_at_ns=slot * Book.SLOT_MS * MS_NS, bids_raw=raw(change.bids),
+        asks_raw=raw(change.asks),
+    )  # fmt: skip
+
+
+def cut(slot: int) -> Disconnect:
+    return Disconnect(
+        exchange="toy", symbol=LINK, received_at_ns=slot * Book.SLOT_MS * MS_NS,
+        channels=("trades", "book_deltas"), reason="the line was cut",
+    )  # fmt: skip
+
+
+def collector(at_ms: int = AT_MS, **fields: object) -> CollectorView:
+    book = BookStatus(symbol=LINK.slug, state="synced", reason="", update_id=0, resyncs=0)
+    return CollectorView(at_ms, replace(book, **fields), "running")
+
+
+def document(view: MarketView, now_ms: int = AT_MS) -> MarketDocument:
+    return view.document("1m", collector(now_ms), now_ms)
+
+
+What = Literal["delta", "lost", "shown", "fetched", "cut", "again"]
+whats = st.sampled_from(["delta"] * 12 + ["lost", "shown", "shown", "fetched", "cut", "again"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.lists(whats, min_size=10, max_size=60))
+def test_a_book_that_is_called_synced_is_the_exchanges(truth: Book, steps: list[What]) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 100, "rest"))
+    slot, synced = SLOT, 0
+    for what in steps:
+        match what:
+            case "shown":
+                view.receive("a", snapshot(truth, slot, 50))
+            case "fetched":
+                view.receive("a", snapshot(truth, slot, 100, "rest"))
+            case "cut":
+                view.receive("a", cut(slot))
+            case "delta" | "lost" | "again":
+                slot += what != "again"
+                change = delta(truth, slot)
+                if change is not None and what != "lost":
+                    view.receive("a", change)
+        shown = document(view)
+        if shown.badge == "synced":
+            synced += 1
+            assert shown.sequence is not None
+            bids, asks = truth.at(shown.sequence, 50)
+            theirs = [[(str(p), str(q)) for p, q in side] for side in (bids, asks)]
+            assert shown.book.bids == theirs[0][: len(shown.book.bids)]
+            assert shown.book.asks == theirs[1][: len(shown.book.asks)]
+            assert shown.book.bids
+            assert shown.book.asks
+            assert shown.bid == theirs[0][0][0]
+    view.receive("a", snapshot(truth, slot, 50))
+    view.receive("a", snapshot(truth, slot, 50))
+    assert document(view).badge == "synced" or steps[-1] in ("lost", "cut")
+
+
+def test_a_book_is_not_synced_after_its_stream_has_ended(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+    assert document(view).badge == "synced"
+
+    view.receive("a", cut(SLOT))
+
+    assert (document(view).badge, document(view).why) == ("resyncing", "the line was cut")
+
+
+def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 10))
+    slots = range(SLOT + 1, SLOT + 100)
+    for slot in slots:
+        change = delta(truth, slot)
+        if change is not None:
+            view.receive("a", change)
+    before = document(view).book
+    bids, _ = truth.at(truth.update_id(slots[-1]), 50)
+    assert before.bids == [(str(p), str(q)) for p, q in bids][: len(before.bids)]
+    assert max(len(before.bids), len(before.asks)) < 50, "only ten levels a side are known"
+
+    view.receive("a", snapshot(truth, slots[-1], 50))
+
+    assert document(view).badge == "synced"
+    assert len(document(view).book.bids) == len(document(view).book.asks) == 50
+
+
+def test_what_the_collector_says_of_its_book_is_what_the_page_shows(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+    old = AT_MS - 60_000
+
+    def badge(said: CollectorView | None) -> tuple[str, str]:
+        shown = view.document("1m", said, AT_MS)
+        return shown.badge, shown.why
+
+    assert badge(collector()) == ("synced", "")
+    assert badge(None) == ("stale", "No collector of this folder keeps this book.")
+    assert badge(collector(state="stale", reason="gap: 3 updates")) == (
+        "resyncing", "gap: 3 updates",
+    )  # fmt: skip
+    assert badge(collector(old)) == ("stale", "The collector has written no status for 60 s.")
+    assert badge(collector(state="stopped"))[0] == "stale"
+    assert badge(collector()._replace(state="failed"))[0] == "stale"
+    behind = collector(AT_MS - 6000, update_id=truth.update_id(SLOT) + 7)
+    assert badge(behind) == ("stale", "7 updates behind the collector.")
+
+
+def test_a_market_without_a_book_says_so() -> None:
+    view = MarketView("toy", LINK, None)
+    view.receive("a", events.trade(1, LINK, received_at_ns=AT_MS * MS_NS))
+
+    shown = document(view)
+
+    assert (shown.badge, shown.bid, shown.spread, shown.sequence) == ("no book", None, None, None)
+    assert [row.id for row in shown.trades] == ["1"]
+
+
+def test_without_ids_only_one_collectors_changes_are_applied() -> None:
+    view = MarketView("toy", LINK, BookRules(begins="stream"))
+    whole = {"bids_raw": raw([(10, 1), (9, 1)]), "asks_raw": raw([(12, 1), (13, 1)])}
+    view.receive("a", events.snapshot(0, LINK, at_ns=1, **whole))
+    change = events.delta(None, None, LINK, at_ns=2, bids_raw=raw([(10, 5)]))
+
+    view.receive("b", replace(change, bids_raw=raw([(10, 7)])))
+    view.receive("a", change)
+    view.receive("a", events.delta(None, None, LINK, at_ns=3, bids_raw=raw([(5, 1)])))
+
+    bids = document(view).book.bids
+    assert bids == [("10", "5"), ("9", "1")], "levels beyond the snapshot's last are not known"
+
+
+def test_a_fetched_book_without_ids_is_not_begun_from() -> None:
+    view = MarketView("toy", LINK, BookRules(begins="stream"))
+
+    view.receive("a", events.snapshot(0, LINK, source="rest", bids_raw=raw([(10, 1)])))
+
+    assert document(view).badge == "resyncing"
+
+
+def test_damaged_levels_leave_the_book_stale() -> None:
+    view = MarketView("toy", LINK, RULES)
+
+    view.receive("a", events.snapshot(1, LINK, bids_raw=events.Raw(b'[["x","1"]]')))
+
+    assert document(view).badge == "resyncing"
+
+
+@given(st.permutations(range(80)), st.sets(st.integers(0, 79)))
+def test_the_tape_has_the_newest_trades_once(order: list[int], twice: set[int]) -> None:
+    view = MarketView("toy", LINK, None)
+    for number in order:
+        for slot in "ab" if number in twice else "a":
+            view.receive(slot, events.trade(number, LINK, at_ns=number))
+
+    newest = sorted(order, reverse=True)[:MOST_TRADES]
+    assert [row.id for row in document(view).trades] == [str(each) for each in newest]
+
+
+def test_the_candle_continues_from_what_was_read_and_counts_no_trade_twice() -> None:
+    view = MarketView("toy", LINK, None)
+    minute = Interval.parse("1m")
+    now_ms = minute.open_of(AT_MS) + 30_000
+    trades = [events.trade(n, LINK, at_ns=(now_ms + n) * MS_NS) for n in range(6)]
+    series = CandleSeries(minute)
+    series.add(
+        Traded(each.at_ns, each.id, each.price_text, each.quantity_text) for each in trades[:4]
+    )
+    view.chart("1m", series, {2, 3})
+
+    for each in trades[2:]:
+        view.receive("a", each)
+
+    candle = document(view, now_ms).candle
+    assert candle is not None
+    assert (candle.at_ms, candle.volume) == (minute.open_of(now_ms), "6")
+    assert document(view, now_ms + 60_000).candle is None, "the next one has no trade yet"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(st.integers(0, 500))
+def test_trades_and_candles_are_those_of_the_exchange(market: Market, after: int) -> None:
+    first = market.id_at(AT_MS) + after
+    trades = market.trades(first, 60)
+    view = MarketView("toy", LINK, None)
+    minute = Interval.parse("1m")
+    view.chart("1m", CandleSeries(minute), ())
+    for each in trades:
+        view.receive(
+            "a",
+            events.trade(
+                each.id, LINK, at_ns=each.at_ms * MS_NS, price_text=str(each.price),
+                quantity_text=str(each.quantity),
+            ),
+        )  # fmt: skip
+
+    shown = document(view, trades[-1].at_ms)
+
+    assert [row.id for row in shown.trades] == [str(each.id) for each in trades[:-51:-1]]
+    open_ms = minute.open_of(trades[-1].at_ms)
+    inside = [each for each in trades if each.at_ms >= open_ms]
+    assert shown.candle is not None
+    assert shown.candle.volume == str(sum(each.quantity for each in inside))
+    assert shown.candle.high == str(max(each.price for each in inside))
+    assert shown.candle.close == str(inside[-1].price)

@@ -330,6 +330,7 @@ function candlesPart(ctx) {
       clearInterval(again);
       loading?.abort();
       chart?.unmount();
+      chart = null; // a frame that is already asked for must not draw on it
     },
   };
 }

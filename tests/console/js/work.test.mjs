@@ -99,35 +99,44 @@ test("stretches cover the whole time without overlap, whatever the events", () =
 });
 
 const line = (n, changes = {}) => ({ at_ms: n, level: "info", process: "work-0", event: "JobDone", fields: { n }, ...changes });
+const newestFirst = (...lines) => lines.reverse();
 const shown = (log) => log.lines.map((one) => (one.hole ? "hole" : one.at_ms));
 
 test("lines that overlap are joined without doubles", () => {
   const log = new LogLines(100);
-  assert.equal(log.add([line(1), line(2), line(3)]), 3);
-  assert.equal(log.add([line(2), line(3), line(4)]), 1);
-  assert.equal(log.add([line(2), line(3), line(4)]), 0);
+  assert.equal(log.add(newestFirst(line(1), line(2), line(3))), 3);
+  assert.equal(log.add(newestFirst(line(2), line(3), line(4))), 1);
+  assert.equal(log.add(newestFirst(line(2), line(3), line(4))), 0);
   assert.deepEqual(shown(log), [1, 2, 3, 4]);
 });
 
 test("a hole is marked where nothing overlaps", () => {
   const log = new LogLines(100);
-  log.add([line(1), line(2)]);
-  log.add([line(7), line(8)]);
-  log.add([line(7), line(8), line(9)]);
+  log.add(newestFirst(line(1), line(2)));
+  log.add(newestFirst(line(7), line(8)));
+  log.add(newestFirst(line(7), line(8), line(9)));
   assert.deepEqual(shown(log), [1, 2, "hole", 7, 8, 9]);
 });
 
 test("two equal lines are two lines", () => {
   const log = new LogLines(100);
-  log.add([line(1), line(1)]);
-  log.add([line(1), line(1), line(1)]);
+  log.add(newestFirst(line(1), line(1)));
+  log.add(newestFirst(line(1), line(1), line(1)));
   assert.deepEqual(shown(log), [1, 1, 1]);
   assert.equal(new Set(log.lines.map((one) => one.key)).size, 3);
 });
 
+test("older lines are those before all that are known", () => {
+  const log = new LogLines(100);
+  log.add(newestFirst(line(5), line(6)));
+  const older = log.older(newestFirst(line(3), line(4), line(5), line(5, { event: "Other" }), line(6), line(7)));
+  assert.deepEqual(older.map((one) => [one.at_ms, one.event]), [[3, "JobDone"], [4, "JobDone"], [5, "Other"]]);
+  assert.deepEqual(shown(log), [5, 6]);
+});
+
 test("the oldest lines go first, and memory is bounded", () => {
   const log = new LogLines(50);
-  for (let n = 0; n < 5000; n += 1) log.add([line(n - 1), line(n)]);
+  for (let n = 0; n < 5000; n += 1) log.add(newestFirst(line(n - 1), line(n)));
   assert.equal(log.lines.length, 50);
   assert.equal(log.lines.at(-1).at_ms, 4999);
   assert.ok(log.known.size <= 51);

@@ -75,7 +75,8 @@ export function mount(root, ctx) {
 
   async function ask() {
     try {
-      items = (await ctx.api.get("/config")).items;
+      const answer = await ctx.api.get("/config");
+      items = answer.items.map((/** @type {any} */ one) => ({ ...one, doc: (one.doc ?? "").replaceAll("``", "`") }));
     } catch (error) {
       if (ended) return;
       const words = error instanceof Error ? error.message : String(error);

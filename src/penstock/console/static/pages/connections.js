@@ -113,6 +113,7 @@ function connectionTable(ctx) {
     key: keyOf,
     props: (/** @type {any} */ one) => ({ "data-connection": `${one.process}/${one.connection}`, "data-state": one.state }),
     open: (one) => showEvents(one, ctx),
+    cards: true,
     empty: { title: "No connection yet", text: "A collector opens them: penstock collect binance btc_usdt. All processes of a machine: penstock up" },
     columns: [
       { name: "exchange", title: "Exchange", value: (one) => one.exchange },
@@ -124,7 +125,7 @@ function connectionTable(ctx) {
           setBadge(/** @type {HTMLElement} */ (cell.firstElementChild), one.state, KINDS[one.state] ?? "off", one.since_ms ? `since ${utc(one.since_ms)} UTC` : "");
         },
       },
-      { name: "uptime", title: "24 hours", value: (one) => shareUp(dayOf(one, ctx.now())), text: (one) => percent(shareUp(dayOf(one, ctx.now())), 2), paint: (cell, one) => paintUptime(cell, one, ctx.now()) },
+      { name: "uptime", title: "24 hours", wide: true, value: (one) => shareUp(dayOf(one, ctx.now())), text: (one) => percent(shareUp(dayOf(one, ctx.now())), 2), paint: (cell, one) => paintUptime(cell, one, ctx.now()) },
       { name: "age", title: "Age", numeric: true, value: (one) => (isOpen(one) ? one.since_ms && -one.since_ms : null), text: (one) => (isOpen(one) ? age(one, ctx.now()) : UNKNOWN), hint: "Since it was opened; the bar is against the age at which the exchange closes it", paint: (cell, one) => paintAge(cell, one, ctx.now()) },
       {
         name: "last_message", title: "Last message", numeric: true, value: (one) => one.last_message_ms, text: (one) => ago(one.last_message_ms, ctx.now()),

@@ -92,7 +92,7 @@ function mountList(root, ctx) {
   function showStats({ counts = {}, items = [], paused }) {
     const waits = (counts.queued ?? 0) + (counts.waiting_rate_limit ?? 0);
     const rests = paused ?? items.filter(CHOICES.paused).length;
-    stats.running.update({ value: count(counts.running ?? 0), note: counts.running ? "" : "start one: penstock work" });
+    stats.running.update({ value: count(counts.running ?? 0), note: counts.running ? "by workers" : "none at this moment" });
     stats.waiting.update({ value: count(waits), note: counts.waiting_rate_limit ? `${count(counts.waiting_rate_limit)} for budget` : "" });
     stats.failed.update({ value: count(counts.failed ?? 0), note: counts.failed ? "look at the last error" : "none", kind: counts.failed ? "bad" : "" });
     stats.paused.update({ value: count(rests), note: rests ? "resume when you like" : "none" });
@@ -138,6 +138,7 @@ function jobTable(ctx, chosen, act, isBusy) {
     props: (job) => ({ "data-job-id": job.id, "data-state": job.state, "data-status": job.status }),
     tools: [chosen],
     rowHeight: 54,
+    cards: true,
     open: (job) => ctx.navigate(path("jobs", job.id)),
     empty: {
       title: "No jobs here",
@@ -147,11 +148,11 @@ function jobTable(ctx, chosen, act, isBusy) {
       { name: "job", title: "Job", value: (job) => `${job.type} ${job.timeframe ?? ""}`, paint: (cell, job) => paintLines(cell, job.type, job.timeframe ?? "", path("jobs", job.id)) },
       { name: "market", title: "Market", value: (job) => `${job.symbol ?? ""} ${job.exchange_id}`, paint: (cell, job) => paintLines(cell, job.symbol ?? "all markets", job.exchange_id) },
       { name: "state", title: "State", value: (job) => stateOf(job).text, paint: paintState },
-      { name: "progress", title: "Progress", value: shareOf, text: (job) => `${percent(shareOf(job))} ${cursorOf(job)}`, hint: "Everything before the cursor is on disk", paint: paintProgress },
+      { name: "progress", title: "Progress", wide: true, value: shareOf, text: (job) => `${percent(shareOf(job))} ${cursorOf(job)}`, hint: "Everything before the cursor is on disk", paint: paintProgress },
       { name: "rows", title: "Rows", numeric: true, value: (job) => job.progress?.rows, text: (job) => count(job.progress?.rows), hint: "Records it has stored", paint: paintRows },
       { name: "left", title: "Time left", hint: "Of a job that runs; of others, the time until it runs", numeric: true, value: (job) => speedOf(job).leftMs, text: (job) => leftOf(job, ctx.now()), paint: (cell, job) => paintLeft(cell, job, ctx.now()) },
-      { name: "error", title: "Last error", value: reasonOf, paint: paintError },
-      { name: "actions", title: "", sortable: false, value: () => null, text: () => "", paint: (cell, job) => paintActions(cell, job, act, isBusy(job.id)) },
+      { name: "error", title: "Last error", wide: true, value: reasonOf, paint: paintError },
+      { name: "actions", title: "", wide: true, sortable: false, value: () => null, text: () => "", paint: (cell, job) => paintActions(cell, job, act, isBusy(job.id)) },
     ],
   });
 }

@@ -16,6 +16,9 @@ export const title = "Logs";
 export const topics = ["logs"];
 
 const MOST = 2000;
+const MOST_FOUND = 5000;
+const PAGE = 500;
+const MOST_PAGES = 20;
 const NEAR_PX = 24;
 const KINDS = /** @type {Record<string, import("../parts/badge.js").Kind>} */ ({ debug: "off", info: "info", warning: "warning", error: "bad", critical: "bad" });
 
@@ -28,6 +31,11 @@ export function mount(root, ctx) {
   const asked = { level: ctx.query.get("level") ?? "", process: ctx.query.get("process") ?? "", text: ctx.query.get("text") ?? "" };
   /** @type {Map<string, HTMLLIElement>} */
   const built = new Map();
+  /** Older lines that were asked for; only with the present filter. @type {import("../parts/log-lines.js").Line[]} */
+  let found = [];
+  /** Where the page after them begins. @type {string | null} */
+  let token = null;
+  let isAll = false;
   let follows = true;
   let unseen = 0;
 
@@ -61,7 +69,7 @@ export function mount(root, ctx) {
   const counted = h("span", { class: "table-count", "data-field": "count", role: "status" });
   const list = h("ol", { class: "log-lines", "data-list": "logs", tabindex: 0, "aria-label": "Log lines, newest last" });
   const follow = h("button", { type: "button", class: "button small is-primary log-follow", "data-action": "follow", hidden: true, onclick: () => setFollow(true) });
-  const older = h("button", { type: "button", class: "button small", "data-action": "older", title: "Ask the server for lines that match the filter", onclick: () => void search() }, "Search all");
+  const older = h("button", { type: "button", class: "button small", "data-action": "older", title: "Older lines that match the filter", onclick: () => void askOlder() }, "Older");
   const nothing = h("div", { hidden: true });
   const waiting = h("div", {}, skeleton(10));
   const content = h("div", { hidden: true },
@@ -95,11 +103,14 @@ export function mount(root, ctx) {
 
   function filterChanged() {
     ctx.setQuery(asked);
+    found = [];
+    token = null;
+    isAll = older.disabled = false;
     setFollow(true);
   }
 
   function showProcesses() {
-    const names = [...new Set(log.lines.flatMap((line) => (line.hole ? [] : [line.process])))].sort();
+    const names = [...new Set([...found, ...log.lines].flatMap((line) => (line.hole ? [] : [line.process])))].sort();
     if (asked.process && !names.includes(asked.process)) names.push(asked.process);
     const form = names.join("\n");
     if (process.dataset.form === form) return;
@@ -109,8 +120,8 @@ export function mount(root, ctx) {
   }
 
   function show() {
-    const found = log.lines.filter((line) => matches(line, asked));
-    const wanted = new Set(found.map((line) => line.key));
+    const chosen = [...found, ...log.lines].filter((line) => matches(line, asked));
+    const wanted = new Set(chosen.map((line) => line.key));
     for (const [key, line] of built) {
       if (wanted.has(key)) continue;
       line.remove();
@@ -118,7 +129,7 @@ export function mount(root, ctx) {
     }
     /** @type {Element | null} */
     let before = null;
-    for (const line of found) {
+    for (const line of chosen) {
       const element = built.get(line.key) ?? build(line);
       if (before ? before.nextElementSibling !== element : list.firstElementChild !== element) {
         if (before) before.after(element);
@@ -126,14 +137,14 @@ export function mount(root, ctx) {
       }
       before = element;
     }
-    const lines = found.filter((line) => !line.hole).length;
-    const all = log.lines.filter((line) => !line.hole).length;
+    const lines = chosen.filter((line) => !line.hole).length;
+    const all = [...found, ...log.lines].filter((line) => !line.hole).length;
     setText(counted, lines === all ? `${count(all)} lines` : `${count(lines)} of ${count(all)} lines`);
     list.hidden = !lines;
     nothing.hidden = lines > 0;
     if (!lines) {
       replace(nothing, all
-        ? emptyState({ title: "No line matches the filter", text: "Search all asks the server for older lines.", action: { text: "Search all", run: () => void search() } })
+        ? emptyState({ title: "No line matches the filter", text: `Of the ${count(all)} newest lines.`, action: { text: "Look in older lines", run: () => void askOlder() } })
         : emptyState({ title: "No lines yet", text: "Lines of processes under penstock up appear here. A process that was started alone writes to its own terminal." }));
     }
     if (follows) list.scrollTop = list.scrollHeight;
@@ -148,24 +159,27 @@ export function mount(root, ctx) {
     return element;
   }
 
-  async function search() {
+  /** Asks for lines before those that are shown, page by page, until some match the filter. */
+  async function askOlder() {
     older.disabled = true;
     try {
-      const answer = await ctx.api.get("/logs", { level: asked.level, process: asked.process, text: asked.text, limit: 1000 });
-      const known = new LogLines(MOST);
-      known.add(answer.items);
-      known.add(log.lines.filter((line) => !line.hole && line.at_ms > (answer.items.at(-1)?.at_ms ?? 0)));
-      log.lines = known.lines.filter((line) => !line.hole);
-      log.known = known.known;
-      built.clear();
-      replace(list);
-      showProcesses();
-      setFollow(true);
-      if (!answer.items.length) ctx.toast("No line of the log matches the filter.", "info");
+      for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+        const { items, next } = await ctx.api.get("/logs", { ...asked, after: token, limit: PAGE });
+        token = next;
+        isAll = next === null;
+        const before = log.older(items);
+        found = [...before, ...found];
+        if (before.length || isAll) break;
+      }
+      if (isAll) ctx.toast("These are all lines that the processes have kept and that match.", "info");
+      setFollow(false);
+      const height = list.scrollHeight;
+      show();
+      list.scrollTop += list.scrollHeight - height;
     } catch (error) {
       ctx.toast(error instanceof Error ? error.message : String(error), "bad");
     } finally {
-      older.disabled = false;
+      older.disabled = isAll || found.length >= MOST_FOUND;
     }
   }
 

@@ -66,6 +66,7 @@ function processTable(ctx) {
     label: "Processes",
     key: (/** @type {Row} */ one) => one.key,
     rowHeight: 54,
+    cards: true,
     props: (one) => ({ "data-process": one.name, "data-state": one.state, "data-level": String(one.level), "data-ended": String(one.isEnded) }),
     empty: { title: "No process yet", text: "Run all processes of a machine: penstock up. Or one of them: penstock collect, penstock work, penstock keep" },
     columns: [
@@ -77,7 +78,7 @@ function processTable(ctx) {
           setBadge(/** @type {HTMLElement} */ (cell.firstElementChild), one.state, one.badge);
         },
       },
-      { name: "doing", title: "What it does", value: (one) => one.doing, text: (one) => [one.doing, ...one.problems].join(" "), paint: paintDoing },
+      { name: "doing", title: "What it does", wide: true, value: (one) => one.doing, text: (one) => [one.doing, ...one.problems].join(" "), paint: paintDoing },
       {
         name: "since", title: "Since", numeric: true, value: (one) => one.since_ms, text: (one) => ago(one.since_ms, ctx.now()),
         paint: (cell, one) => paintTime(cell, one.since_ms, one.since_ms === null ? UNKNOWN : duration(Math.floor(Math.max(0, ctx.now() - one.since_ms) / 1000) * 1000)),

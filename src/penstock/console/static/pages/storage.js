@@ -5,7 +5,7 @@
 // [data-table=datasets] tr[data-dataset=NAME] td[data-field] name, bytes, share, files, per_day;
 // [data-table=backups] tr[data-backup=NAME][data-ok] td[data-field] name, at, bytes, verified, rehearsed, remote, result.
 
-import { ago, bytes, count, percent, setTime, time, UNKNOWN, utc } from "../format.js";
+import { ago, bytes, count, duration, percent, setTime, time, UNKNOWN, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { card, stat } from "../parts/card.js";
 import { h, replace, setAttribute, setText } from "../parts/dom.js";
@@ -17,6 +17,7 @@ export const title = "Storage and backups";
 export const topics = ["storage"];
 
 const REHEARSAL_OLD_MS = 30 * 86_400_000;
+const LATE_MS = 3_600_000;
 
 /**
  * @param {HTMLElement} root
@@ -72,9 +73,10 @@ export function mount(root, ctx) {
     stats.days.update({ value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left", note: found[0] ? `${bytes(found[0].free_bytes)} free` : "not measured yet", kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "" });
     const last = now.backups[0];
     stats.backup.update(last
-      ? { value: last.ok ? ago(last.at_ms, ctx.now()) : "failed", note: last.ok ? (last.verified_ms ? "verified" : "not verified yet") : last.message, kind: last.ok ? (last.verified_ms ? "" : "warning") : "bad" }
+      ? { value: last.ok ? coarse(ctx.now() - last.at_ms) : "failed", unit: last.ok ? "ago" : "", note: last.ok ? (last.verified_ms ? "verified" : "not verified yet") : last.message, kind: last.ok ? (last.verified_ms ? "" : "warning") : "bad" }
       : { value: "none", note: "set backup.folder, or: penstock backup run", kind: "warning" });
-    stats.next.update({ value: now.next_backup_ms ? ago(now.next_backup_ms, ctx.now()).replace(" ago", " late") : UNKNOWN, note: now.next_backup_ms ? `${utc(now.next_backup_ms)} UTC` : "none are planned: set backup.folder", kind: now.next_backup_ms && now.next_backup_ms < ctx.now() - 3_600_000 ? "warning" : "" });
+    const left = now.next_backup_ms ? now.next_backup_ms - ctx.now() : null;
+    stats.next.update({ value: left === null ? UNKNOWN : coarse(Math.abs(left)), unit: left === null ? "" : left < 0 ? "late" : "left", note: now.next_backup_ms ? `${utc(now.next_backup_ms)} UTC` : "none are planned: set backup.folder", kind: left !== null && left < -LATE_MS ? "warning" : "" });
   }
 
   return {
@@ -102,6 +104,11 @@ export function mount(root, ctx) {
   };
 }
 
+/** @param {number} ms @returns {string}  the largest unit only: it has to fit a figure */
+function coarse(ms) {
+  return duration(Math.max(1000, Math.floor(ms / 1000) * 1000)).split(" ").slice(0, 2).join(" ");
+}
+
 /** @param {number | null | undefined} days */
 function daysText(days) {
   if (days === null || days === undefined) return "growth is not known yet";
@@ -121,6 +128,7 @@ function datasetTable(total) {
     key: (/** @type {any} */ one) => one.name,
     props: (one) => ({ "data-dataset": one.name }),
     sort: { column: "bytes", direction: -1 },
+    cards: true,
     empty: { title: "Nothing is sealed yet", text: "A keeper moves records from the log to the lake every five minutes: penstock keep" },
     columns: [
       { name: "name", title: "Dataset", value: (one) => one.name },
@@ -155,6 +163,7 @@ function backupTable(ctx) {
     name: "backups",
     label: "Backups",
     key: (/** @type {any} */ one) => `${one.host ?? ""} ${one.name}`,
+    cards: true,
     props: (one) => ({ "data-backup": one.name, "data-ok": String(one.ok) }),
     empty: { title: "No backup yet", text: "Set backup.folder in penstock.toml to a folder on another disk, then a keeper makes one every three hours. Now: penstock backup run" },
     columns: [
@@ -171,7 +180,7 @@ function backupTable(ctx) {
       },
       { name: "remote", title: "Copied to", minor: true, value: (one) => remoteOf(one), hint: "penstock backup sync copies backups to another place" },
       {
-        name: "result", title: "Result", value: (one) => String(one.ok), text: (one) => `${one.ok ? "good" : "bad"} ${one.message ?? ""}`,
+        name: "result", title: "Result", wide: true, value: (one) => String(one.ok), text: (one) => `${one.ok ? "good" : "bad"} ${one.message ?? ""}`,
         paint: (cell, one) => {
           if (!cell.firstChild) cell.append(badge("", "off"), h("span", { class: "words small after" }));
           setBadge(/** @type {HTMLElement} */ (cell.firstElementChild), one.ok ? "good" : "bad", one.ok ? "ok" : "bad");

@@ -2,8 +2,9 @@
 // Lines of logs as they arrive: joined without doubles, with a mark where some were missed. Pure.
 //
 //   const log = new LogLines(2000);
-//   log.add(lines)       the newest lines, oldest first; returns how many were new
-//   log.lines            [{key, at_ms, level, process, event, fields} | {key, hole: true, at_ms}]
+//   log.add(lines)       the newest lines, newest first as the server sends them; returns how many were new
+//   log.older(lines)     of lines that were asked for, newest first: those before all that are known, oldest first
+//   log.lines            oldest first: [{key, at_ms, level, process, event, fields} | {key, hole: true, at_ms}]
 //   matches(line, {level, process, text})
 //
 // An update has the newest lines only. If none of them was known before, lines in between may be
@@ -31,7 +32,7 @@ export class LogLines {
     /** @type {Line[]} */
     const fresh = [];
     let overlaps = 0;
-    for (const line of next) {
+    for (const line of [...next].reverse()) {
       const text = keyOf(line);
       const nth = (found.get(text) ?? 0) + 1;
       found.set(text, nth);
@@ -45,10 +46,22 @@ export class LogLines {
     }
     for (const [text, nth] of found) this.known.set(text, Math.max(nth, this.known.get(text) ?? 0));
     this.lines.push(...fresh);
+    this.shorten();
+    return fresh.length;
+  }
+
+  /** @param {any[]} asked @returns {Line[]} */
+  older(asked) {
+    const first = this.lines.find((line) => !line.hole);
+    const page = new LogLines(asked.length);
+    page.add(first ? asked.filter((line) => line.at_ms <= first.at_ms && !this.known.has(keyOf(line))) : asked);
+    return page.lines.flatMap((line) => (line.hole ? [] : [line]));
+  }
+
+  shorten() {
     for (const gone of this.lines.splice(0, Math.max(0, this.lines.length - this.most))) {
       if (!gone.hole) this.known.delete(gone.key.slice(0, gone.key.lastIndexOf("#")));
     }
-    return fresh.length;
   }
 }
 

@@ -57,6 +57,8 @@ export function table(options) {
   let filter = "";
   let sort = options.sort ?? null;
   let isLoaded = false;
+  /** Whether rows that are built have to be painted again: not while somebody only scrolls. */
+  let isChanged = true;
   /** @type {Map<string, HTMLTableRowElement>} */
   const built = new Map();
   /** @type {string | null} */
@@ -111,6 +113,7 @@ export function table(options) {
   }
 
   function choose() {
+    isChanged = true;
     const found = filterRows(rows, filter, (row) => columns.map((column) => textOf(column, row)).join("\n"));
     const column = sort && columns.find((one) => one.name === sort?.column);
     shown = column && sort ? sortRows(found, column.value, sort.direction) : found;
@@ -138,12 +141,14 @@ export function table(options) {
       const row = shown[i];
       const id = key(row);
       wanted.add(id);
-      const line = built.get(id) ?? build(id);
-      paint(line, row);
+      const known = built.get(id);
+      const line = known ?? build(id);
+      if (isChanged || !known) paint(line, row);
       setAttribute(line, "aria-rowindex", isVirtual ? String(i + 2) : null);
       if (place.nextElementSibling !== line) place.after(line);
       place = line;
     }
+    isChanged = false;
     for (const [id, line] of built) {
       if (wanted.has(id)) continue;
       line.remove();

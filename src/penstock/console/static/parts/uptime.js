@@ -9,7 +9,7 @@
 import { setAttribute, svg } from "./dom.js";
 
 const WIDE = 1000;
-/** A shorter stretch would not be seen: a lost connection is shown at least this wide. */
+/** A shorter stretch would not be seen: what is known is shown at least this wide. */
 const LEAST = 4;
 
 /** @typedef {{from: number, until: number, up: boolean | null}} Stretch */
@@ -64,7 +64,7 @@ export function uptimeBar() {
       const span = Math.max(1, (found.at(-1)?.until ?? 1) - from);
       const lines = { true: "", false: "", null: "" };
       for (const one of found) {
-        const width = Math.max(one.up === false ? LEAST : 0, ((one.until - one.from) / span) * WIDE);
+        const width = Math.max(one.up === null ? 0 : LEAST, ((one.until - one.from) / span) * WIDE);
         const left = Math.min(WIDE - width, ((one.from - from) / span) * WIDE);
         lines[/** @type {"true" | "false" | "null"} */ (String(one.up))] += `M${left.toFixed(1)} 0h${width.toFixed(1)}v10h-${width.toFixed(1)}z`;
       }

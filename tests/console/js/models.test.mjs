@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { digitsOf, lowerBound, merge, shadeOf, shorten, timesOf } from "../../../src/penstock/console/static/parts/candle-model.js";
 import * as heat from "../../../src/penstock/console/static/parts/heat-model.js";
+import { freshOf } from "../../../src/penstock/console/static/parts/tape.js";
 import { compare, filterRows, sortRows, windowOf } from "../../../src/penstock/console/static/parts/rows.js";
 import { documentOf, match, path, PAGES } from "../../../src/penstock/console/static/router.js";
 import { words } from "../../../src/penstock/console/static/api.js";
@@ -113,4 +114,14 @@ test("topics without a socket are read from the API", () => {
   assert.equal(documentOf("market/binance/BTC/USDT:USDT"), "/market/binance/BTC%2FUSDT%3AUSDT");
   assert.equal(documentOf("market/binance/BTC/USDT?interval=5s"), "/market/binance/BTC%2FUSDT?interval=5s");
   assert.equal(documentOf("coverage"), null);
+});
+
+test("only trades that are not on the tape yet are written", () => {
+  const trades = (...ids) => ids.map((id) => ({ id }));
+  assert.equal(freshOf([], trades("3", "2")), 2);
+  assert.equal(freshOf(["2", "1"], trades("4", "3", "2", "1")), 2);
+  assert.equal(freshOf(["2", "1"], trades("2", "1")), 0);
+  assert.equal(freshOf(["3", "2", "1"], trades("4", "3", "2")), 1);
+  assert.equal(freshOf(["9"], trades("4", "3")), 2);
+  assert.equal(freshOf(["3", "1"], trades("4", "3", "2", "1")), 4);
 });

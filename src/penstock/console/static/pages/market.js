@@ -139,7 +139,7 @@ function mountMarket(root, ctx, choose) {
       const best = [now.bid, now.ask, now.spread].filter(Boolean);
       digits.price = needed([...best, ...now.trades.map((/** @type {any} */ one) => one.price)], digits.price);
       digits.quantity = needed(now.trades.map((/** @type {any} */ one) => one.quantity), digits.quantity);
-      trades.update(now.trades);
+      trades.update(now.trades, `${digits.price} ${digits.quantity}`);
       noTrades.hidden = now.trades.length > 0;
       candles.live(now);
       noBook.hidden = Boolean(now.book?.bids.length || now.book?.asks.length);
@@ -209,6 +209,7 @@ function candlesPart(ctx) {
   let loading = null;
   let isMounted = true;
   let isHovered = false;
+  let drawn = "";
 
   const legend = h("p", { class: "legend", "data-field": "candle" }, " ");
   const host = h("div", { class: "candles", "data-chart": "candles", role: "img", "aria-label": `Candles of ${symbol}` });
@@ -306,7 +307,8 @@ function candlesPart(ctx) {
 
   const draw = frame(() => {
     const last = candles[candles.length - 1];
-    if (!last || !chart) return;
+    if (!last || !chart || last.join() === drawn) return;
+    drawn = last.join();
     chart.update(last);
     host.dataset.candles = String(candles.length);
     if (!isHovered) say(last, null);

@@ -61,38 +61,6 @@ export function shadeOf(times, step, gap) {
   return { from, to: Math.max(to, from + 0.25) };
 }
 
-/**
- * The last candle after one more trade, or a new one; null when the trade is older than it.
- * @param {Candle | undefined} last
- * @param {{at_ms: number, price: string, quantity: string}} trade
- * @param {number} step
- * @returns {Candle | null}
- */
-export function withTrade(last, trade, step) {
-  const at = Math.floor(trade.at_ms / step) * step;
-  const { price, quantity } = trade;
-  if (!last || at > last[0]) return [at, price, price, price, price, quantity];
-  if (at < last[0]) return null;
-  const high = Number(price) > Number(last[2]) ? price : last[2];
-  const low = Number(price) < Number(last[3]) ? price : last[3];
-  return [at, last[1], high, low, price, addDecimals(last[5], quantity)];
-}
-
-/**
- * The exact sum of two decimals that are not negative.
- * @param {string} a
- * @param {string} b
- */
-export function addDecimals(a, b) {
-  const digits = Math.max(decimalsOf(a), decimalsOf(b));
-  const scaled = (/** @type {string} */ text) => {
-    const [whole, part = ""] = text.split(".");
-    return BigInt(whole + part.padEnd(digits, "0"));
-  };
-  const sum = (scaled(a) + scaled(b)).toString().padStart(digits + 1, "0");
-  return digits ? `${sum.slice(0, -digits)}.${sum.slice(-digits)}` : sum;
-}
-
 /** @param {string} text */
 export function decimalsOf(text) {
   const dot = text.indexOf(".");

@@ -157,11 +157,10 @@ function gapShade(now) {
         for (const gap of gaps) {
           const range = shadeOf(times, step, gap);
           if (!range) continue;
-          const isOver = gap.state === "filled";
-          const paint = colour(isOver ? "--cell-filled" : gap.state === "unfillable" ? "--cell-never" : "--cell-open");
+          const paint = colour(gap.state === "unfillable" ? "--cell-never" : "--cell-open");
           const left = x(range.from);
           const width = Math.max(2 * ratio, x(range.to) - left);
-          context.fillStyle = translucent(paint, isOver ? 0.12 : 0.22);
+          context.fillStyle = translucent(paint, 0.22);
           context.fillRect(left, 0, width, bitmapSize.height);
           context.fillStyle = paint;
           context.fillRect(left, 0, width, 3 * ratio);

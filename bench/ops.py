@@ -1,4 +1,4 @@
-"""What operating penstock costs: a backup of a large store, statistics and a scrape.
+"""What operating penstock costs: a backup of a large store, statistics, a scrape, supervision.
 
 The store has a log and a lake of 5 GB that cannot be compressed further, as most files of a real
 one. The backup is that of the command line: a process of its own, at its own low priority.
@@ -17,6 +17,7 @@ import pyarrow as pa
 from bench._monitoring import measure_monitoring
 from bench._process import peak_rss_mb
 from bench._sides import our_python
+from bench._supervising import measure_supervision
 from deltalake import write_deltalake
 
 from penstock.storage.log import open_log
@@ -78,4 +79,4 @@ def main() -> Mapping[str, object]:
         print(f"   making a store of {STORE_BYTES / 1e9:g} GB", flush=True)
         make_store(Path(folder) / "data")
         figures |= measure_backup(Path(folder) / "data")
-    return {**figures, **measure_monitoring()}
+    return {**figures, **measure_monitoring(), **measure_supervision()}

@@ -151,6 +151,7 @@ async def served(
     finally:
         app_state.closing.set()
         await server.stop()
+        await app_state.live.close()
         await ticks.close()
         await pages.close()
 

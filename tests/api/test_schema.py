@@ -17,6 +17,7 @@ from penstock.api import (
     fleet,
     health,
     jobs,
+    live,
     locks,
     login,
     market,
@@ -39,7 +40,7 @@ def test_every_route_is_described() -> None:
         *connectors.ROUTES, *breakers.ROUTES, *jobs.ROUTES, *locks.ROUTES, *markets.ROUTES,
         *ticks.ROUTES, *data.ROUTES, *market.ROUTES, *monitoring.ROUTES,
         *fleet.ROUTES, *observing.ROUTES, *coverage.ROUTES,
-        *login.ROUTES,
+        *login.ROUTES, *live.ROUTES,
         *health.ROUTES,
     ]  # fmt: skip
     described = document()["paths"]

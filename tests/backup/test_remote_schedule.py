@@ -12,7 +12,7 @@ from penstock.backup.folder import locked_alone
 from penstock.backup.remote import RemoteSync, SyncReport
 from penstock.backup.remote_schedule import SyncSchedule
 from penstock.clock import ManualClock
-from penstock.errors import RemoteError
+from penstock.errors import RemoteError, StoreUnreachable
 
 
 class CountedSync:
@@ -35,7 +35,13 @@ def unexpected() -> SyncReport:
 
 async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     clock, sync, problems = ManualClock(), CountedSync(), dict[str, str]()
-    schedule = SyncSchedule(cast("RemoteSync", sync), tmp_path / "backups", clock, problems)
+    reported = list[str]()
+
+    async def report(problem: str) -> None:
+        reported.append(problem)
+        raise StoreUnreachable("store", "away")
+
+    schedule = SyncSchedule(cast("RemoteSync", sync), tmp_path / "backups", clock, problems, report)
     running = asyncio.create_task(schedule.run())
     runs = list[int]()
 
@@ -68,6 +74,7 @@ async def test_a_sync_follows_each_backup(tmp_path: Path) -> None:
     running.cancel()
 
     assert runs == [1, 1, 1, 2, 3, 3, 4, 4, 5, 6, 7]
+    assert [bool(each) for each in reported] == [False, False, True, True, True, False, False]
 
 
 async def test_a_backup_that_is_made_during_a_sync_is_synchronized_too(tmp_path: Path) -> None:

@@ -150,6 +150,27 @@ def test_check_names_the_mistake_in_a_file(text: str, says: str) -> None:
     assert re.search(says, refused.stderr), refused.stderr
 
 
+def test_check_names_a_webhook_that_is_no_address_without_showing_it() -> None:
+    Path("hook").write_text("hooks.example/canary")
+    Path("hook").chmod(0o600)
+    Path("mine.toml").write_text('[alerts]\nwebhook_file = "hook"\n')
+
+    refused = invoke("config", "check", "mine.toml")
+
+    assert refused.returncode == 2
+    assert "alerts.webhook" in refused.stderr
+    assert "begins with https://" in refused.stderr
+    assert "canary" not in refused.stderr
+
+
+def test_brackets_in_a_value_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_COLLECT_DATA_DIR", "/data/[bold]x[/bold]")
+
+    shown = invoke("config", "show", "collect.data_dir", "--origin")
+
+    assert "/data/[bold]x[/bold]" in shown.stdout
+
+
 def test_check_needs_a_file() -> None:
     assert invoke("config", "check").returncode == 2
     assert "cannot be read" in invoke("config", "check", "absent.toml").stderr

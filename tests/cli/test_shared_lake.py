@@ -154,7 +154,7 @@ def keep_until_nothing_is_missing(
         wait_until(
             lambda: not reader.trades().missing() and not reader.candles("1m").missing(),
             keeper,
-            every_s=0.5,
+            every_s=1,  # each reads the whole lake
         )
         code, _, errors = stopped(keeper)
     assert code == 0, errors

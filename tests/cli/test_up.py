@@ -77,6 +77,7 @@ def test_processes_are_supervised_through_kills_of_each_and_of_the_supervisor(
         assert not any(map(is_alive, pids)), "an orphan was left"
         told = run("restart", "collect:binance", folder=tmp_path)
         shown = run("status", folder=tmp_path)
+        alive = run("status", "--alive", folder=tmp_path)
         code, out, errors = stopped(up)
 
     assert second.returncode == 2
@@ -94,6 +95,10 @@ def test_processes_are_supervised_through_kills_of_each_and_of_the_supervisor(
     }  # fmt: skip
     lines = [json.loads(line) for line in errors.splitlines()]
     assert {line.get("process") for line in lines} >= {"collect:binance", "serve"}
+    assert alive.returncode == 0
+    dead = run("status", "--alive", folder=tmp_path)
+    assert dead.returncode == 1
+    assert "No supervisor answers on penstock-data" in dead.stderr
     again = run("restart", "collect:binance", folder=tmp_path)
     assert again.returncode == 2
     assert "No supervisor answers on penstock-data" in again.stderr

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -185,6 +186,26 @@ def test_records_of_a_failed_attempt_are_read_from_the_log() -> None:
     mine.write()
 
     assert mine.runs() == [(1, 4)]
+
+
+def test_what_is_recorded_while_the_log_is_read_is_not_left_out(tmp_path: Path) -> None:
+    mine = Slot(open_log(f"rocksdb:{tmp_path}"))
+    mine.writer.append([trade(1), ticker(1), ticker(2)])
+    mine.projection.resume((), mine.writer.last_numbers())
+    with closing(mine.log.reader()) as reader:
+        reading = mine.projection.catch_up(reader)
+        next(reading)
+
+        mine.record(trade(2), ticker(3))
+        mine.record(cut(5, since=4))
+        for _ in reading:
+            pass
+    mine.record(trade(3), ticker(8))
+    mine.write()
+    mine.writer.close()
+
+    assert mine.runs() == [(1, 3)]
+    assert mine.seconds() == [(1, 4), (8, 8)]
 
 
 def test_by_receive_time_runs_are_cut_at_disconnects() -> None:

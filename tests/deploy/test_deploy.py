@@ -266,7 +266,9 @@ def test_the_pod_runs_without_privileges_and_has_what_it_names(tmp_path: Path) -
     assert allowed["capabilities"] == {"drop": ["ALL"]}
     # The variables of a service named penstock would be taken for settings.
     assert pod["enableServiceLinks"] is False
-    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    for probe in ("startupProbe", "livenessProbe"):
+        assert container[probe]["exec"]["command"] == ["penstock", "status", "--alive"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     claimed = {
         each["metadata"]["name"] for each in found["StatefulSet"]["spec"]["volumeClaimTemplates"]
     }

@@ -96,7 +96,7 @@ def test_rows_come_in_batches_and_again_from_the_start() -> None:
 
 
 def test_a_large_file_is_read_in_little_memory() -> None:
-    data = zipped("".join(f"{row(number)}\n" for number in range(200_000)))
+    data = zipped("".join(f"{row(number)}\n" for number in range(50_000)))
     archive = opened(data)
     tracemalloc.start()
 
@@ -105,7 +105,7 @@ def test_a_large_file_is_read_in_little_memory() -> None:
 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20_000_000
+    assert peak < 6_000_000, "all of its trades take more than twice as much"
 
 
 AT = DAY.since_ms

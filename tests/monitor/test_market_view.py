@@ -122,6 +122,16 @@ def test_a_book_that_is_called_synced_is_the_exchanges(truth: Book, steps: list[
     assert document(view).badge == "synced" or steps[-1] in ("lost", "cut")
 
 
+def test_a_book_is_not_synced_after_its_stream_has_ended(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+    assert document(view).badge == "synced"
+
+    view.receive("a", cut(SLOT))
+
+    assert (document(view).badge, document(view).why) == ("resyncing", "the line was cut")
+
+
 def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -> None:
     view = MarketView("toy", LINK, RULES)
     view.receive("a", snapshot(truth, SLOT, 10))
@@ -131,6 +141,8 @@ def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -
         if change is not None:
             view.receive("a", change)
     before = document(view).book
+    bids, _ = truth.at(truth.update_id(slots[-1]), 50)
+    assert before.bids == [(str(p), str(q)) for p, q in bids][: len(before.bids)]
     assert max(len(before.bids), len(before.asks)) < 50, "only ten levels a side are known"
 
     view.receive("a", snapshot(truth, slots[-1], 50))

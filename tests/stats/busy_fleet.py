@@ -92,7 +92,7 @@ async def _fill(store: StateStore, folder: Path, clock: SystemClock) -> None:
     await write_outcome(
         store,
         BackupOutcome(log_id="1", folder=str(folder), host=HOST, at_ms=1, made_ms=1, name="a",
-                      verified="a", verified_ms=1, problem="x", size_bytes=1),
+                      verified="a", verified_ms=1, problem="x", size_bytes=1, copied_ms=1),
     )  # fmt: skip
     alert = Alert(rule="gaps", subject="toy", message="", severity="warning", state="firing",
                   since_ms=1, seen_ms=1, changed_ms=1)  # fmt: skip

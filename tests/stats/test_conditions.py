@@ -137,6 +137,26 @@ def test_failed_backups_and_processes_that_were_given_up() -> None:
     assert "penstock restart work:0" in conditions["crash_loop/up/work:0"]
 
 
+def test_backups_that_are_too_old_or_are_not_copied() -> None:
+    day_ms, used = 86_400_000, seen("keep", FOLDER, 1)
+    place = {"folder": used.status.folder, "host": used.status.host}
+    good = BackupOutcome(
+        log_id="1", at_ms=NOW_MS, made_ms=NOW_MS - day_ms, copied_ms=NOW_MS, **place
+    )
+    old = replace(good, log_id="2", made_ms=NOW_MS - 2 * day_ms)
+    unused = replace(old, log_id="3", folder="/other")
+    alone = replace(good, log_id="4", copy_problem="s3: it has no space.")
+
+    conditions = found(QUIET._replace(processes=[used], backups=[good, old, unused, alone]))
+
+    assert conditions == {
+        f"backup_old/{used.status.host}:{used.status.folder}": "the last backup is 2 days old."
+        " Is a keeper running?",
+        f"backup_copy/{used.status.host}:{used.status.folder}": "the backups are not copied to"
+        " their remote: s3: it has no space.",
+    }
+
+
 def test_a_loop_of_crashes_is_noticed_without_a_supervisor_and_forgotten_after_it() -> None:
     counter = StartCounter()
     for number in range(4):

@@ -17,7 +17,8 @@ from penstock.clock import SystemClock
 from penstock.errors import NoSupervisor, NotSupervised, SupervisorRunning
 from penstock.resilience.backoff import Backoff
 from penstock.runtime.status import ChildStatus
-from penstock.supervisor.control import controlled, tell_supervisor
+from penstock.supervisor import control
+from penstock.supervisor.control import Action, controlled, tell_supervisor
 from penstock.supervisor.facts import LinesDropped, ProcessGivenUp, ProcessKilled
 from penstock.supervisor.launching import Launcher
 from penstock.supervisor.lock import only_supervisor
@@ -209,6 +210,24 @@ async def test_commands_come_through_a_socket_that_only_the_owner_may_use(
         writer.close()
     with pytest.raises(NoSupervisor):
         await tell_supervisor(folder, "restart", ["a"])
+
+
+@pytest.mark.parametrize("action", ["show", "restart"])
+async def test_a_supervisor_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    monkeypatch.setattr(control, "_SHOW_S", 0.05)
+    over = asyncio.Event()
+
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    server = await asyncio.start_unix_server(hang, tmp_path / "up.sock")
+    with pytest.raises(NoSupervisor, match=r"does not answer within 0\.05 s"):
+        await tell_supervisor(tmp_path, action, ["a"])
+    over.set()
+    server.close()
 
 
 async def test_an_answer_may_be_long(tmp_path: Path) -> None:

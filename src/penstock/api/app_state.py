@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -12,6 +13,7 @@ from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
+from penstock.api.live_feeds import LiveFeeds
 from penstock.api.live_ticks import LiveTicks
 from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import etag, is_among, names_version, page_token
@@ -54,6 +56,11 @@ class AppState:
     """Held while collected data is read, so that memory is bounded."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop, so that event streams end."""
+
+    @cached_property
+    def live(self) -> LiveFeeds:
+        """The topics that are watched; closed with the server."""
+        return LiveFeeds(self.clock)
 
     @property
     def store(self) -> StateStore:

@@ -17,6 +17,7 @@ from penstock.api import (
     fleet,
     health,
     jobs,
+    live,
     locks,
     login,
     market,
@@ -74,9 +75,12 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
     async def provide_credentials() -> Credentials:
         return credentials
 
+    async def provide_listener() -> Listener:
+        return listener
+
     modules = (
         connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
-        observing, coverage, login,
+        observing, coverage, login, live,
     )  # fmt: skip
     inside = [*(each for module in modules for each in module.ROUTES), described]
     return Litestar(
@@ -88,6 +92,7 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
         dependencies={
             "app_state": Provide(provide),
             "credentials": Provide(provide_credentials),
+            "listener": Provide(provide_listener),
         },
         exception_handlers=exception_handlers(app_state.clock, listener),
         openapi_config=None,

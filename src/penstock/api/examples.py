@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.api import fleet_examples
 from penstock.api.credentials import READ_ONLY
+from penstock.api.live_hub import Update
 from penstock.api.login import SessionView
 from penstock.api.market_examples import market_answers
 from penstock.api.monitoring import alert_view, statistics_view
@@ -250,6 +251,7 @@ def answers(exchange: str) -> dict[str, Any]:
         **fleet_examples.answers(exchange),
         **observed(exchange, _AT_MS),
         "showSession": SessionView(needed=True, scope="read"),
+        "live": Update(topic="overview", seq=41, at_ms=_AT_MS, data={}),
         "alive": {"status": "alive"},
         "ready": {"status": "ready"},
         "metrics": 'penstock_limit_used{exchange="…",limit="weight 60000ms"} 1250.0',

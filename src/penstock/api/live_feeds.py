@@ -40,7 +40,6 @@ class LiveFeeds:
         self._clock = clock
         self._hub = LiveHub()
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._changed = asyncio.Event()
         self.started_ms = clock.now_ms()
         self.viewers = 0
 

@@ -7,6 +7,7 @@ memory. Updates of a topic are numbered, so a viewer knows what it missed.
 
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -21,7 +22,7 @@ class Update(Struct, frozen=True, kw_only=True):
     topic: str
     seq: int | UnsetType = UNSET
     at_ms: int | UnsetType = UNSET
-    data: object | UnsetType = UNSET
+    data: Any = UNSET
     error: str | UnsetType = UNSET
 
 

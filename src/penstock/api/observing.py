@@ -5,12 +5,12 @@ import asyncio
 from litestar import Response, get
 from msgspec import Struct
 
-from penstock.api.app_state import GivenState, json_answer
+from penstock.api.app_state import AppState, GivenState, json_answer
 from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, query_of
 from penstock.monitor.connections import connections
 from penstock.monitor.limits import limits
-from penstock.monitor.process_logs import Level, LogQuery, read_logs
+from penstock.monitor.process_logs import Level, LogPage, LogQuery, read_logs
 
 
 class LogFilters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +48,11 @@ async def logged(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     except ValueError:
         raise bad_field("after", "is not a `next` that a page returned") from None
     return json_answer(page)
+
+
+async def newest_logs(app_state: AppState) -> LogPage:
+    """Return the newest log lines of all levels."""
+    return await asyncio.to_thread(read_logs, app_state.monitor.folder, LogQuery())
 
 
 ROUTES = [connected, limited, logged]

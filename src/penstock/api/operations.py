@@ -14,6 +14,7 @@ from penstock.api import (
     fleet,
     health,
     jobs,
+    live,
     locks,
     login,
     market,
@@ -28,6 +29,7 @@ from penstock.api.coverage import GapOrder, GapQuery, MapQuery
 from penstock.api.data import BookQuery, CandleQuery, CoverageQuery, DataPage, TradeQuery
 from penstock.api.health import Health
 from penstock.api.jobs import JobFilters
+from penstock.api.live_hub import Update
 from penstock.api.locks import LockOrder
 from penstock.api.login import Login, SessionView
 from penstock.api.market import ChartQuery, MarketQuery
@@ -302,6 +304,7 @@ OPERATIONS = (
     Operation(
         route=login.ended, id="logout", answers=None, status=(204,), open=True, refusals=(403,)
     ),
+    Operation(route=live.live, id="live", answers=Update, status=(101,), refusals=(403, 426)),
     Operation(route=health.alive, id="alive", answers=Health, of_api=False),
     Operation(route=health.ready, id="ready", answers=Health, of_api=False, refusals=(503,)),
     Operation(

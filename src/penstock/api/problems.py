@@ -148,6 +148,15 @@ def plain_problem(status: int, detail: str) -> Problem:
     return Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
 
 
+def logged_crash(error: Exception, method: str, path: str, listener: Listener) -> Problem:
+    """Log an unexpected error, and return the problem that a client receives."""
+    id_ = token_hex(8)
+    trace = "".join(traceback.format_exception(error))
+    listener(RequestCrashed(id=id_, method=method, path=path, error=trace))
+    words = f"This is a bug in penstock. The log has details under {id_}."
+    return msgspec.structs.replace(plain_problem(500, words), id=id_)
+
+
 Handler = Callable[[AnyRequest, Any], Response[Any]]
 
 
@@ -155,15 +164,8 @@ def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exce
     """Return the handlers that convert exceptions into error responses."""
 
     def unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
-        id_ = token_hex(8)
-        trace = "".join(traceback.format_exception(error))
         path = request.scope["path"]
-        listener(RequestCrashed(id=id_, method=str(request.method), path=path, error=trace))
-        problem = msgspec.structs.replace(
-            plain_problem(500, f"This is a bug in penstock. The log has details under {id_}."),
-            id=id_,
-        )
-        return problem_answer(problem)
+        return problem_answer(logged_crash(error, str(request.method), path, listener))
 
     def foreseen(request: AnyRequest, error: PenstockError) -> Response[bytes]:
         status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), None)

@@ -78,6 +78,7 @@ async def serving(
         finally:
             app_state.closing.set()
             await server.stop()
+            await app_state.live.close()
             if offered.ticks is not None:
                 await offered.ticks.close()
             if offered.market_pages is not None:

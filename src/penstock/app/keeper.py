@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.app.extras import installed_with
 from penstock.app.monitoring import alerting_of, reporter_of, statistics_id
 from penstock.app.remote import sync_regularly
+from penstock.backup.outcome import write_copied
 from penstock.backup.schedule import BackupSchedule
 from penstock.clock import Clock
 from penstock.config import Settings
@@ -58,7 +59,12 @@ async def open_keeper(
         if backups and settings.backup.folder:
             process.start(BackupSchedule(settings, clock, listener, keeper.problems).run())
         if backups and settings.backup.remote:
-            process.start(sync_regularly(settings, clock, listener, keeper.problems, secrets))
+
+            async def report(problem: str) -> None:
+                await write_copied(store, services.log_id, clock.now_ms(), problem)
+
+            syncing = sync_regularly(settings, clock, listener, keeper.problems, report, secrets)
+            process.start(syncing)
         process.running(keeper.report)
         reporter = reporter_of(
             settings, lambda: KnownSizes(keeper.slots, keeper.tables), clock, listener

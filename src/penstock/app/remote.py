@@ -7,7 +7,7 @@ from typing import Any
 from penstock.backup.rclone import Rclone
 from penstock.backup.remote import RemoteSync
 from penstock.backup.remote_folder import RemoteFolder, check_remote
-from penstock.backup.remote_schedule import SyncSchedule
+from penstock.backup.remote_schedule import Report, SyncSchedule
 from penstock.backup.run import backup_folder
 from penstock.clock import Clock
 from penstock.config import Settings
@@ -46,12 +46,13 @@ def sync_regularly(
     clock: Clock,
     listener: Listener,
     problems: dict[str, str],
+    report: Report,
     secrets: Sequence[str] = (),
 ) -> Coroutine[Any, Any, None]:
-    """Return what synchronizes after each backup.
+    """Return what synchronizes after each backup, and reports how that ended.
 
     Raises:
         NoBackup, ConfigError: as above.
     """
     sync = open_sync(settings, clock, listener, secrets)
-    return SyncSchedule(sync, backup_folder(settings), clock, problems).run()
+    return SyncSchedule(sync, backup_folder(settings), clock, problems, report).run()

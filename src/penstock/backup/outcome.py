@@ -32,6 +32,10 @@ class BackupOutcome(Struct, frozen=True, kw_only=True):
     verified: str = ""
     """The last backup that was restored and checked without a finding."""
     verified_ms: int | None = None
+    copied_ms: int | None = None
+    """When the remote copies were last compared with the backups, and were equal."""
+    copy_problem: str = ""
+    """Why the last attempt to do so failed."""
 
 
 async def write_outcome(store: StateStore, outcome: BackupOutcome) -> None:
@@ -44,7 +48,7 @@ async def write_outcome(store: StateStore, outcome: BackupOutcome) -> None:
 
     def merged(document: Document) -> dict[str, Any]:
         kept = dict(new)
-        for name, fields in (("name", _MADE), ("verified", _VERIFIED)):
+        for name, fields in (("name", _MADE), ("verified", _VERIFIED), ("copied_ms", _COPIED)):
             if not new[name]:
                 kept |= {field: document[field] for field in fields if field in document}
         return {**document, **kept}
@@ -54,8 +58,19 @@ async def write_outcome(store: StateStore, outcome: BackupOutcome) -> None:
         await store.update(BACKUPS, outcome.log_id, merged)
 
 
+async def write_copied(store: StateStore, log_id: int, at_ms: int, problem: str) -> None:
+    """Store how a sync with the remote ended, if there was a backup.
+
+    Raises:
+        StoreUnreachable: the store does not answer.
+    """
+    copied = {"copy_problem": problem} | ({} if problem else {"copied_ms": at_ms})
+    await store.update(BACKUPS, f"{log_id:x}", lambda document: {**document, **copied})
+
+
 _MADE = ("name", "made_ms", "size_bytes", "content_bytes")
 _VERIFIED = ("verified", "verified_ms")
+_COPIED = ("copied_ms", "copy_problem")
 
 
 async def read_outcomes(store: StateStore) -> list[BackupOutcome]:

@@ -1,5 +1,7 @@
 """Synchronizes after each backup, for as long as its process runs."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.backup.folder import is_busy, list_backups
@@ -14,15 +16,27 @@ _REGULARLY_S = 6 * 3600.0
 """Also without a new backup: a copy may have been damaged or lost on either side."""
 
 
+Report = Callable[[str], Awaitable[None]]
+"""Receives the problem of each sync, or nothing."""
+
+
+async def _nowhere(_: str) -> None: ...
+
+
 class SyncSchedule:
     """Synchronizes at the start, and whenever the backups of the folder have changed."""
 
     def __init__(
-        self, sync: RemoteSync, folder: Path, clock: Clock, problems: dict[str, str]
+        self,
+        sync: RemoteSync,
+        folder: Path,
+        clock: Clock,
+        problems: dict[str, str],
+        report: Report = _nowhere,
     ) -> None:
         """While a sync fails, the reason is in ``problems``; its facts are emitted as well."""
         self._sync, self._folder, self._clock = sync, folder, clock
-        self._problems = problems
+        self._problems, self._report = problems, report
         self._synced: frozenset[str] | None = None
         self._tried_ns = 0
 
@@ -36,7 +50,13 @@ class SyncSchedule:
                 # Whatever it is: it is shown and retried.
                 known = isinstance(error, PenstockError)
                 self._problems[_PART] = str(error) if known else repr(error)
+                await self._try_to_report()
             await self._clock.sleep(_LOOK_S)
+
+    async def _try_to_report(self) -> None:
+        """Report the result; if that fails, the next one is reported."""
+        with suppress(PenstockError):
+            await self._report(self._problems.get(_PART, ""))
 
     def _is_due(self) -> bool:
         waited_s = (self._clock.monotonic_ns() - self._tried_ns) / 1e9
@@ -55,6 +75,7 @@ class SyncSchedule:
         self._problems.pop(_PART, None)
         if report.problems:
             self._problems[_PART] = "; ".join(report.problems[:3])
+        await self._try_to_report()
 
     def _names(self) -> frozenset[str]:
         return frozenset(backup.name for backup in list_backups(self._folder))

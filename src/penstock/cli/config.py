@@ -7,9 +7,11 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.cli.context import Sources, read_settings
 from penstock.config import Settings, load, setting_names
+from penstock.stats.webhook import check_webhook
 
 config = typer.Typer()
 _JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -72,6 +74,7 @@ def check(
     if found is None:
         raise typer.BadParameter("there is no penstock.toml here: name a file")
     loaded = load(Settings, {}, found)
+    check_webhook(loaded.settings.alerts)
     for warning in loaded.warnings:
         typer.echo(warning, err=True)
     every = len(setting_names(Settings))
@@ -91,6 +94,7 @@ def _print(rows: list[tuple[str, Any, str]], *, origin: bool, as_json: bool) -> 
     table = Table(*columns, box=None, header_style="bold")
     for name, value, source in rows:
         shown = ",".join(value) if isinstance(value, tuple) else str(value)
-        dimmed = f"[dim]{source}[/]" if source == "default" else source
-        table.add_row(name, shown, *((dimmed,) if origin else ()))
+        style = "dim" if source == "default" else ""
+        # As text: a value in brackets is not markup.
+        table.add_row(name, Text(shown), *((Text(source, style),) if origin else ()))
     Console().print(table)

@@ -26,9 +26,9 @@ from penstock.market.channels import TRADES
 from penstock.publish.endpoints import find_log_id
 from penstock.runtime.stores import configured_log, lake_to_read, open_state
 from penstock.storage.log import EventLog
+from penstock.storage.log.damage import slots_in
 from penstock.storage.log.keys import key_text
 from penstock.storage.log.repair import DamageReport, Lost, repairing
-from penstock.storage.log.rocksdb import slots_in
 
 
 def repair(

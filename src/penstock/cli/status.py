@@ -24,7 +24,7 @@ from penstock.cli.supervised_view import draw_supervised
 from penstock.clock import SystemClock, wait_for
 from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_books_stopped
 from penstock.config import Settings
-from penstock.errors import MissingExtra, StorageError
+from penstock.errors import MissingExtra, NoSupervisor, StorageError
 from penstock.live import ProcessCache, is_there, live_url
 from penstock.publish.endpoints import find_log_id
 from penstock.runtime.status import (
@@ -38,6 +38,7 @@ from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.runtime.stores import configured_log, open_state
 from penstock.storage.cache import open_live_store
 from penstock.storage.log import EventLog, SlotStats
+from penstock.supervisor.control import tell_supervisor
 
 _FRESH_MS = 5_000
 """A status older than this was written by a process that has ended or hangs."""
@@ -50,6 +51,10 @@ def status(
     context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and look every second.")] = False,
     seconds: SecondsOption = None,
+    alive: Annotated[
+        bool,
+        typer.Option("--alive", help="Only check that the supervisor answers; read no store."),
+    ] = False,
     data_dir: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,12 +66,16 @@ def status(
     shows as many rows as fit and the number of the rest; other outputs show all. With --watch a
     terminal is redrawn every second; elsewhere everything is printed again. Exits 1 if a
     process should be running and is not, if one failed or was given up, if a store does not
-    answer, or if the folder does not exist.
+    answer, or if the folder does not exist. With --alive it exits 1 if the supervisor of the
+    folder does not answer, whatever its processes and stores do: for liveness probes.
 
     Example: penstock status --data-dir ~/market-data --watch
     """
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     folder = Path(settings.collect.data_dir)
+    if alive:
+        _check_alive(folder, as_json=as_json)
+        return
     if not folder.is_dir() and not settings.state.url:
         sys.stderr.write(_no_folder(folder) + "\n")
         raise typer.Exit(1)
@@ -76,6 +85,20 @@ def status(
     shown = asyncio.run(_look(settings))
     shown.show(as_json=as_json)
     raise typer.Exit(1 if shown.bad else 0)
+
+
+def _check_alive(folder: Path, *, as_json: bool) -> None:
+    problem = ""
+    try:
+        asyncio.run(tell_supervisor(folder, "show", []))
+    except NoSupervisor as error:
+        problem = str(error)
+    if as_json:
+        say({"alive": not problem, "problem": problem})
+    elif problem:
+        note(f"penstock: {problem}")
+    if problem:
+        raise typer.Exit(1)
 
 
 async def _look(settings: Settings) -> "_Shown":

@@ -90,7 +90,7 @@ def _backup(shown: Overview) -> Text:
 
 def _row(each: ExchangeView, now_ms: int) -> Row:
     age_ms = None if each.last_data_ms is None else max(0, now_ms - each.last_data_ms)
-    breaker = "" if each.breaker == "closed" else each.breaker
+    breaker: str = "" if each.breaker == "closed" else each.breaker
     if each.blocked_until_ms is not None:
         breaker = f"stop for {duration(max(0, each.blocked_until_ms - now_ms) / 1000)}"
     cells = (

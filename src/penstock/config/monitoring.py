@@ -35,3 +35,6 @@ class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Share of a disk that must be free."""
     disk_full_days: Annotated[float, Meta(ge=0)] = 3.0
     """Days before a disk is full at which it is an alert."""
+    backup_after: Seconds = 86_400.0
+    """Age in seconds of the last backup of a data folder in use at which it is an alert. A folder
+    that was never backed up is none."""

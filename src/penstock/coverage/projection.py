@@ -62,11 +62,14 @@ class Projection:
                 continue
             # Numbers that are left out were written by an attempt that failed.
             series.is_behind |= batch.records[0].number > series.number + 1
+            series.is_left_out |= series.is_behind
             if not series.is_behind:
                 self._take(series, batch, markers.pop(batch.stream, ()))
                 series.is_live = True
         for stream, some in markers.items():
             series = self._series.get(stream)
+            if series is not None:
+                series.is_left_out |= series.is_behind
             if series is not None and not series.is_behind:
                 self._take(series, StreamBatch(stream, ()), some)
 
@@ -128,12 +131,16 @@ class Projection:
         self._covered.clear()
 
     def catch_up(self, log: LogReader) -> Iterator[None]:
-        """Read what is not in it yet; pauses after every few records, so that others may run."""
-        for stream in list(self._series):
-            series = self._series[stream]
-            while series is not None and series.is_behind:
-                self._read_some(series, log)
-                yield
+        """Read what is not in it yet; pauses after every few records, so that others may run.
+
+        The log is looked at once for all streams, and again for what is recorded meanwhile.
+        """
+        while behind := [each for each in self._series.values() if each and each.is_behind]:
+            held = log.held()
+            for series in behind:
+                series.is_left_out = False
+            for series in behind:
+                yield from self._read(series, held)
 
     @property
     def is_behind(self) -> bool:
@@ -165,20 +172,28 @@ class Projection:
             if series is not None:
                 series.is_changed = True
 
-    def _read_some(self, series: Series, log: LogReader) -> None:
-        last, since_ns = series.runs.last, 0
-        if series.by == "received_ns" and last is not None:
-            since_ns = last.last
-        records = list(islice(log.numbers(series.stream, self.slot, series.number + 1), _AT_ONCE))
-        if records:
-            span = Span(since_ns=since_ns, until_ns=records[-1].received_at_ns + 1)
-        else:
-            # Whatever is recorded from now on comes by the tap.
-            series.is_behind = False
-            if series.by == "open_ms":
-                newest = next(log.scan(series.stream, reverse=True, limit=1), None)
-                since_ns = 0 if newest is None else newest.received_at_ns
-            span = Span(since_ns=since_ns)
+    def _read(self, series: Series, log: LogReader) -> Iterator[None]:
+        found = log.numbers(series.stream, self.slot, series.number + 1)
+        while records := list(islice(found, _AT_ONCE)):
+            until_ns = records[-1].received_at_ns + 1
+            self._add(
+                series, log, records, Span(since_ns=self._since_ns(series), until_ns=until_ns)
+            )
+            yield
+        since_ns = self._since_ns(series)
+        if series.by == "open_ms":
+            newest = next(log.scan(series.stream, reverse=True, limit=1), None)
+            since_ns = 0 if newest is None else newest.received_at_ns
+        self._add(series, log, records, Span(since_ns=since_ns))
+        # Whatever is recorded from now on comes by the tap.
+        series.is_behind = series.is_left_out
+        yield
+
+    def _since_ns(self, series: Series) -> int:
+        last = series.runs.last
+        return last.last if series.by == "received_ns" and last is not None else 0
+
+    def _add(self, series: Series, log: LogReader, records: Sequence[Stored], span: Span) -> None:
         markers = [] if series.by == "id" else _markers_of(log, series.stream, span)
         self._take(series, StreamBatch(series.stream, records), markers)
 

@@ -39,6 +39,8 @@ class Series:
         self.is_changed = False
         self.is_behind = False
         """Whether the log has records that are to be read first."""
+        self.is_left_out = False
+        """Whether some were recorded meanwhile, and are to be read too."""
         self.is_live = False
         """Whether this process has received any of it."""
         self._absence: Why | None = None

@@ -5,7 +5,7 @@ and what a killed process had not written is read from the log by the next one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -55,6 +55,8 @@ class CoverageWriter:
     _written_ns: int = field(init=False, default=0)
     _refreshed_ns: int = field(init=False, default=0)
     _told: bool = field(init=False, default=False)
+    _catching_up: Generator[None, None, None] | None = field(init=False, default=None)
+    """Continues where it was when time was up."""
     _missing: dict[Stream, int] = field(init=False, default_factory=dict)
     """By stream, the last number that the store knows and the slot lacks."""
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
@@ -74,6 +76,8 @@ class CoverageWriter:
             async with asyncio.timeout(_LAST_S):
                 self._written_ns = 0
                 await self._try()
+        if self._catching_up is not None:
+            self._catching_up.close()
 
     async def write(self) -> None:
         """Write everything now.
@@ -139,14 +143,25 @@ class CoverageWriter:
     async def _resume(self, store: StateStore) -> None:
         """Continue from the store and the log, as far as other tasks leave time for it."""
         await self._begin(store)
-        projection = self.projection
-        if projection.is_behind:
-            until_ns = self.clock.monotonic_ns() + _READ_NS
-            with closing(self.log.reader()) as log:
-                for _ in projection.catch_up(log):
-                    await self.clock.sleep(0)
-                    if self.clock.monotonic_ns() > until_ns:
-                        return
+        if not self.projection.is_behind:
+            return
+        until_ns = self.clock.monotonic_ns() + _READ_NS
+        if self._catching_up is None:
+            self._catching_up = self._catch_up()
+        try:
+            for _ in self._catching_up:
+                await self.clock.sleep(0)
+                if self.clock.monotonic_ns() > until_ns:
+                    return
+        except BaseException:
+            self._catching_up.close()
+            self._catching_up = None
+            raise
+        self._catching_up = None
+
+    def _catch_up(self) -> Generator[None, None, None]:
+        with closing(self.log.reader()) as log:
+            yield from self.projection.catch_up(log)
 
     async def _begin(self, store: StateStore) -> None:
         """Read what is stored, once."""

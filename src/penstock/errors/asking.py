@@ -8,7 +8,7 @@ from penstock.errors.answers import (
 )
 from penstock.errors.base import BusUnreachable, PortInUse
 from penstock.errors.limits import CostExceedsLimit
-from penstock.errors.storage import LogDamaged, LoginRejected, NewerStore, SlotInUse, StorageError
+from penstock.errors.storage import LogDamaged, NewerStore, SlotInUse, StorageError
 from penstock.errors.work import ConnectorPaused
 
 SUSPENDED = (ConnectorPaused, StorageError)
@@ -43,7 +43,8 @@ _PASSING = (
     BusUnreachable,
     *SUSPENDED,
 )
-_LASTING = (BadRequest, LogDamaged, LoginRejected, NewerStore)
+_LASTING = (BadRequest, LogDamaged, NewerStore)
+"""A rejected login is none of them: the password may just be changed, here or there."""
 
 
 def may_pass(error: BaseException) -> bool:

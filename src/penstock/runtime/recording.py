@@ -17,6 +17,9 @@ from penstock.coverage.projection import Projection
 from penstock.coverage.writing import CoverageWriter
 from penstock.errors import MissingExtra, SlotInUse, UnknownExchange
 from penstock.exchanges import registry
+from penstock.market.channels import DISCONNECTS
+from penstock.market.events import Disconnect
+from penstock.market.symbol import Symbol
 from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
 from penstock.publish.endpoints import log_id
@@ -30,6 +33,7 @@ from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
+from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 
@@ -161,10 +165,15 @@ class RecordingProcess(Process):
         """
         assert self._writer is not None
         missing = await self.coverage.missing_numbers()
-        if missing:
-            above = {stream: number + _UNKNOWN for stream, number in missing.items()}
-            self._writer.skip_numbers(above)
-            self.listener(LogSetBack(slot=self.name, streams=len(missing)))
+        if not missing:
+            return
+        above = {stream: number + _UNKNOWN for stream, number in missing.items()}
+        # The markers first, so that they exist wherever numbers are skipped; their own before.
+        self._writer.skip_numbers({s: n for s, n in above.items() if s.channel == DISCONNECTS.name})
+        now_ns = self.clock.now_ns()
+        self._writer.append([_set_back(stream, now_ns) for stream in missing], "synced")
+        self._writer.skip_numbers(above)
+        self.listener(LogSetBack(slot=self.name, streams=len(missing)))
 
     @property
     def coverage(self) -> CoverageWriter:
@@ -233,6 +242,17 @@ class RecordingProcess(Process):
     def current_report(self) -> Report:
         """See ``Process``."""
         return replace(super().current_report(), activity=self._recorded)
+
+
+def _set_back(stream: Stream, at_ns: int) -> Disconnect:
+    return Disconnect(
+        exchange=stream.exchange,
+        symbol=Symbol.parse(stream.symbol),
+        received_at_ns=at_ns,
+        channels=(stream.channel,),
+        reason="an older copy of the log was restored",
+        cause="damaged",
+    )
 
 
 @cache

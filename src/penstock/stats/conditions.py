@@ -142,8 +142,32 @@ def failed_backups(inputs: Inputs) -> Iterator[Condition]:
     for backup in inputs.backups:
         if backup.problem and inputs.now_ms - backup.at_ms < _BACKUP_MS:
             words = f"the last backup failed: {backup.problem} See: penstock backup list"
-            subject = f"{backup.host}:{backup.folder}"
-            yield Condition(rule="backup", subject=subject, message=words, severity="critical")
+            yield Condition(
+                rule="backup", subject=_place(backup), message=words, severity="critical"
+            )
+
+
+def old_backups(inputs: Inputs) -> Iterator[Condition]:
+    """Data folders in use whose last backup is too old, although it did not fail."""
+    used = {(each.status.host, each.status.folder) for each in inputs.processes if is_up(each)}
+    for backup in inputs.backups:
+        age_ms = inputs.now_ms - (backup.made_ms or inputs.now_ms)
+        is_old = age_ms > inputs.settings.backup_after * 1000
+        if is_old and (backup.host, backup.folder) in used:
+            words = f"the last backup is {_duration(age_ms)} old. Is a keeper running?"
+            yield Condition(rule="backup_old", subject=_place(backup), message=words)
+
+
+def failed_copies(inputs: Inputs) -> Iterator[Condition]:
+    """Data folders whose backups could not be copied to their remote."""
+    for backup in inputs.backups:
+        if backup.copy_problem and inputs.now_ms - backup.at_ms < _BACKUP_MS:
+            words = f"the backups are not copied to their remote: {backup.copy_problem}"
+            yield Condition(rule="backup_copy", subject=_place(backup), message=words)
+
+
+def _place(backup: BackupOutcome) -> str:
+    return f"{backup.host}:{backup.folder}"
 
 
 def down(inputs: Inputs) -> Iterator[Condition]:
@@ -186,6 +210,8 @@ RULES: tuple[Rule, ...] = (
     open_breakers,
     full_disks,
     failed_backups,
+    old_backups,
+    failed_copies,
     down,
     crash_loops,
 )

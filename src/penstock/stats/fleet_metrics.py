@@ -79,9 +79,15 @@ def _add_backups(backups: Sequence[BackupOutcome], registry: CollectorRegistry) 
     made = gauge("last_timestamp_seconds", "When the last backup was made.")
     verified = gauge("verified_timestamp_seconds", "When a backup was last restored and checked.")
     size = gauge("bytes", "Size of the last backup.")
+    not_copied = gauge("copy_failed", "Whether the last sync with the remote failed.")
+    copied = gauge("copied_timestamp_seconds", "When the remote was last equal to the backups.")
     for each in backups:
         place = each.host, each.folder
         failed.labels(*place).set(bool(each.problem))
+        if each.copied_ms is not None or each.copy_problem:
+            not_copied.labels(*place).set(bool(each.copy_problem))
+        if each.copied_ms is not None:
+            copied.labels(*place).set(each.copied_ms / 1000)
         if each.made_ms is not None:
             made.labels(*place).set(each.made_ms / 1000)
             size.labels(*place).set(each.size_bytes)

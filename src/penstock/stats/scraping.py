@@ -98,7 +98,8 @@ def processes_text(scraped: Scraped) -> bytes:
 def _values(name: str, seen: SeenProcess, read: Collection[str]) -> Iterator[tuple[str, float]]:
     status = seen.status
     yield "up", is_up(seen)
-    yield "scraped", name in read
+    if name in read or status.host == this_machine()[0]:  # others are out of reach
+        yield "scraped", name in read
     yield "problems", len(status.problems)
     yield "start_timestamp_seconds", status.started_ms / 1000
     if status.last_data_ms is not None:

@@ -22,6 +22,8 @@ from penstock.supervisor.supervisor import Supervisor
 _FILE = "up.sock"
 _ASK_S = 5.0
 """Seconds that a client may take to send its request."""
+_SHOW_S, _ACT_S = 10.0, 600.0
+"""Seconds that a supervisor may take to answer: it waits until processes have stopped."""
 Action = Literal["restart", "start", "stop", "show"]
 
 
@@ -107,13 +109,26 @@ async def tell_supervisor(folder: Path, action: Action, names: Sequence[str]) ->
     """
     if not (folder / _FILE).exists():
         raise NoSupervisor(str(folder))
+    if action != "show":
+        await tell_supervisor(folder, "show", [])  # one that hangs is noticed soon
+    limit_s = _SHOW_S if action == "show" else _ACT_S
     try:
-        reader, writer = await asyncio.open_unix_connection(_short(folder / _FILE))
-        writer.write(msgspec.json.encode(Request(action, list(names))) + b"\n")
-        await writer.drain()
-        answer = await reader.read()  # not a line, whose length would be limited
-        writer.close()
-        return msgspec.json.decode(answer, type=Answer)
+        async with asyncio.timeout(limit_s):
+            return await _ask(folder / _FILE, Request(action, list(names)))
+    except TimeoutError as error:
+        problem = f"it does not answer within {limit_s:g} s"
+        raise NoSupervisor(str(folder), problem) from error
     except (OSError, msgspec.DecodeError) as error:
         problem = getattr(error, "strerror", None) or "it ended meanwhile"
         raise NoSupervisor(str(folder), problem) from error
+
+
+async def _ask(path: Path, request: Request) -> Answer:
+    reader, writer = await asyncio.open_unix_connection(_short(path))
+    try:
+        writer.write(msgspec.json.encode(request) + b"\n")
+        await writer.drain()
+        answer = await reader.read()  # not a line, whose length would be limited
+        return msgspec.json.decode(answer, type=Answer)
+    finally:
+        writer.close()

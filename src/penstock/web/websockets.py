@@ -19,11 +19,11 @@ _PING_S = 20.0
 _CLOSE_S = 1.0
 """For the client to answer the closing frame."""
 _LARGEST_MESSAGE_BYTES = 4096
-"""Of messages from clients, which are ignored."""
+"""Of messages from clients; a larger one closes the WebSocket."""
 
 
 class WebSocket:
-    """A WebSocket that sends text; messages from the client are ignored."""
+    """A WebSocket that sends and receives text."""
 
     def __init__(
         self, request: web.BaseRequest, connection: HttpConnection, write_s: float
@@ -60,13 +60,25 @@ class WebSocket:
             self._connection.abort()
             raise ConnectionResetError("the client does not read") from error
 
+    async def receive(self) -> str | None:
+        """Return the next message of the client; None if it closed the WebSocket or disconnected.
+
+        Raises:
+            ValueError: it is not text.
+        """
+        message = await self.response.receive()
+        if message.type is web.WSMsgType.BINARY:
+            raise ValueError("The message is not text.")
+        return str(message.data) if message.type is web.WSMsgType.TEXT else None
+
     async def wait_closed(self) -> None:
-        """Wait until the client closes it or disconnects."""
+        """Ignore messages until the client closes it or disconnects."""
         async for _ in self.response:
             pass
 
-    async def close(self, code: int) -> None:
-        await self.response.close(code=code)
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close it, with a reason of at most 123 bytes."""
+        await self.response.close(code=code, message=reason.encode()[:123])
 
 
 def websocket_of(scope: Mapping[str, Any]) -> WebSocket | None:

@@ -23,7 +23,7 @@ from penstock.backup.archive import ArchiveWriter, Written
 from penstock.backup.facts import RehearsalFailed
 from penstock.backup.folder import list_backups, locked_alone, read_rehearsal
 from penstock.backup.manifest import File
-from penstock.backup.outcome import read_outcomes
+from penstock.backup.outcome import read_outcomes, write_copied
 from penstock.backup.ownership import OWNER
 from penstock.backup.reading import check_archive
 from penstock.backup.restore import restore
@@ -157,6 +157,20 @@ async def test_records_that_are_deleted_meanwhile_are_not_missing(
     assert ids(world.data.parent / "restored") == [*late, *range(1, 501)]
     assert made.rehearsal is not None
     assert made.rehearsal.verified
+
+
+async def test_the_outcome_of_copies_stays(world: World) -> None:
+    await world.collector()
+    async with open_state(world.settings, SystemClock()) as store:
+        await write_copied(store, log_id(world.data), 1, "no backup yet")
+        await world.back_up(rehearse=False)
+        await write_copied(store, log_id(world.data), 5, "")
+        await write_copied(store, log_id(world.data), 6, "The remote is full.")
+        await world.back_up(rehearse=False)
+        [outcome] = await read_outcomes(store)
+
+    assert (outcome.copied_ms, outcome.copy_problem) == (5, "The remote is full.")
+    assert outcome.name
 
 
 async def test_two_backups_at_once_are_refused(world: World) -> None:

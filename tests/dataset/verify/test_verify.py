@@ -334,7 +334,7 @@ def test_rows_that_retention_has_deleted_are_not_missing(tmp_path: Path, known: 
     assert lake.delete(TRADES, lake.partitions(TRADES)[1:2])
     places, found = Places(None, Cold(str(tmp_path))), SlotNumbers()
     stream = records[0].stream
-    assert list(check_records(places, TRADES, stream, found, breaks=known)) == []
+    assert list(check_records(places, TRADES, stream, found, lambda: known)) == []
     assert [gap for _, gap in found.gaps()] == [(2, 2)]
     report = dataset(None, tmp_path).verify()
     assert report.clean

@@ -6,7 +6,7 @@ whole days that retention deleted may hold numbers between others, and so may re
 and are known as a gap.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import polars as pl
@@ -44,11 +44,16 @@ class SlotNumbers:
 
 
 def check_records(
-    places: Places, row: Channel, stream: Stream, found: SlotNumbers, *, breaks: bool = False
+    places: Places,
+    row: Channel,
+    stream: Stream,
+    found: SlotNumbers,
+    breaks: Callable[[], bool] = lambda: False,
 ) -> Iterator[Finding]:
     """Read all records of a stream; the numbers are added to ``found``.
 
-    With ``breaks``, records are known to be missing, and breaks of their numbers are no findings.
+    ``breaks`` returns whether records are known to be missing: then breaks of their numbers are no
+    findings.
     """
     try:
         if places.log is not None:
@@ -57,7 +62,9 @@ def check_records(
         if table is not None:
             for slot, numbers in table.numbers(stream):
                 found.add(slot, numbers)
-        gaps = [] if row.is_final is not None or breaks else found.gaps()
+        gaps = [] if row.is_final is not None else found.gaps()
+        if gaps and breaks():
+            return
         # Retention may have deleted the first rows since then.
         if gaps and table is not None and table.trimmed():
             return

@@ -31,6 +31,7 @@ from penstock.market.channels import (
     DISCONNECTS,
     TRADES,
 )
+from penstock.market.events import Disconnect
 from penstock.market.symbol import Symbol
 from penstock.storage.log.keys import Stream
 
@@ -147,9 +148,25 @@ def _records(
             found = SlotNumbers()
             # Where records were lost and that is known, numbers have breaks. Ids are checked.
             is_known = any(each.cause == DAMAGED for each in ledger.get((stream, "id"), ()))
-            breaks = is_known or row.name in trimmed
-            yield from check_records(source.places, row, stream, found, breaks=breaks)
+
+            def breaks(
+                stream: Stream = stream, known: bool = is_known or row.name in trimmed
+            ) -> bool:
+                return known or _is_marked(source, stream)
+
+            yield from check_records(source.places, row, stream, found, breaks)
             report.compared["records"] += len(found)
+
+
+def _is_marked(source: Source, stream: Stream) -> bool:
+    """Whether a marker says that records were lost after they were recorded."""
+    part = Part(DISCONNECTS, [stream._replace(channel=DISCONNECTS.name)])
+    return any(
+        isinstance(event, Disconnect)
+        and event.cause == DAMAGED
+        and stream.channel in event.channels
+        for event in together(source, [part], _ALWAYS)
+    )
 
 
 def _ids(

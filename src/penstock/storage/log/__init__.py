@@ -261,6 +261,13 @@ class LogReader(Protocol):
     one received first; for a candle that the exchange corrected, its last correction.
     """
 
+    def held(self) -> "LogReader":
+        """A reader of what is there now, for many calls: it does not look for what is appended.
+
+        Use it before the next call of this reader, which closes it.
+        """
+        ...
+
     def slots(self) -> list[str]: ...
 
     def streams(self) -> list[Stream]: ...

@@ -185,3 +185,12 @@ def place_text(begin: bytes, last: bytes | None, stream: str) -> str:
     if last is not None:
         return f"{text} next to {keys.key_text(last[5:])}"
     return f"{text} from {keys.key_text(begin[5:])}" if len(begin) > 5 else text
+
+
+def slots_in(folder: Path) -> Iterator[str]:
+    """The slots of a folder that hold data, whether damaged or not."""
+    for slot in folder.glob("*/"):
+        name = slot.name.removesuffix(REPAIRED)
+        holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))
+        if keys.is_slot_name(name) and holds:
+            yield name

@@ -7,6 +7,7 @@ received then, reads their key ranges from all slots, and drops what was receive
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -37,17 +38,34 @@ from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
 
 
+class _HeldSlots:
+    """The slots as they were at one moment."""
+
+    def __init__(self, slots: dict[str, KeyValues]) -> None:
+        self._slots = slots
+
+    def current(self) -> dict[str, KeyValues]:
+        return self._slots
+
+    def close(self) -> None: ...
+
+
 class MergedReader:
     """All slots as one, on any ordered map of bytes."""
 
     def __init__(self, slots: Slots) -> None:
-        self._slots = slots
+        self._slots, self._streams_of = slots, find_streams
+
+    def held(self) -> "MergedReader":
+        found = MergedReader(_HeldSlots(self._slots.current()))
+        found._streams_of = cache(find_streams)
+        return found
 
     def slots(self) -> list[str]:
         return sorted(self._slots.current())
 
     def streams(self) -> list[Stream]:
-        found = [find_streams(kv) for kv in self._slots.current().values()]
+        found = [self._streams_of(kv) for kv in self._slots.current().values()]
         return sorted(set[Stream]().union(*found))
 
     def scan(
@@ -64,7 +82,7 @@ class MergedReader:
         sources = [
             (slot, kv, streams[stream])
             for slot, kv in sorted(self._slots.current().items())
-            if stream in (streams := find_streams(kv))
+            if stream in (streams := self._streams_of(kv))
         ]
         span = spans.by_keys(stream, span, lambda key, back: _nearest(sources, stream, key, back))
         whole = (span.first or b"", span.end or keys.AFTER_ALL)
@@ -88,7 +106,7 @@ class MergedReader:
     def keys_in(self, stream: Stream, spans: Iterable[Span]) -> Iterator[bytes]:
         wanted = [(span.first or b"", span.end or keys.AFTER_ALL) for span in spans]
         for kv in self._slots.current().values():
-            stream_id = find_streams(kv).get(stream)
+            stream_id = self._streams_of(kv).get(stream)
             if stream_id is None:
                 continue
             base = keys.prefix(b"r", stream_id)
@@ -100,7 +118,7 @@ class MergedReader:
         self, stream: Stream, slot: str, first: int, last: int | None = None
     ) -> Iterator[Stored]:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         if kv is None or stream_id is None:
             return
         base = keys.prefix(b"r", stream_id)
@@ -134,17 +152,17 @@ class MergedReader:
 
     def number_before(self, stream: Stream, slot: str, received_ns: int) -> int:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         return 0 if kv is None or stream_id is None else number_before(kv, stream_id, received_ns)
 
     def lowest_key(self, stream: Stream, slot: str, first: int) -> bytes | None:
         kv = self._slots.current().get(slot)
-        stream_id = None if kv is None else find_streams(kv).get(stream)
+        stream_id = None if kv is None else self._streams_of(kv).get(stream)
         return None if kv is None or stream_id is None else lowest_key(kv, stream_id, first)
 
     def lacks_any(self, slot: str, records: Mapping[Stream, bytes]) -> bool:
         kv = self._slots.current().get(slot)
-        ids = {} if kv is None else find_streams(kv)
+        ids = {} if kv is None else self._streams_of(kv)
         return kv is None or any(
             stream not in ids or kv.get(keys.prefix(b"r", ids[stream]) + key) is None
             for stream, key in records.items()

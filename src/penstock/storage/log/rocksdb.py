@@ -28,7 +28,7 @@ from penstock.errors import ConfigError, LogDamaged, SlotInUse, StorageError
 from penstock.files import make_folder, replace_file
 from penstock.storage.log import keys
 from penstock.storage.log.checks import check_files
-from penstock.storage.log.damage import REPAIRED, TABLES, WALS, finish_repair, place_text
+from penstock.storage.log.damage import finish_repair, place_text, slots_in
 from penstock.storage.log.failures import as_storage_error, failures_named
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.linked_folder import LinkedFolder
@@ -339,9 +339,7 @@ class _Secondaries:
         self._opened: dict[str, tuple[_RocksPairs, LinkedFolder]] = {}
 
     def current(self) -> dict[str, KeyValues]:
-        for name in self.names():
-            self.follow(name)
-        return {name: kv for name, (kv, _) in self._opened.items()}
+        return {name: self.follow(name) for name in self.names()}
 
     def names(self) -> set[str]:
         names = set(slots_in(self._folder))
@@ -391,12 +389,3 @@ class _Secondaries:
         while self._opened:
             self._opened.popitem()[1][0].close()
         self._scratch.cleanup()
-
-
-def slots_in(folder: Path) -> Iterator[str]:
-    """The slots of a folder that hold data, whether damaged or not."""
-    for slot in folder.glob("*/"):
-        name = slot.name.removesuffix(REPAIRED)
-        holds = (slot / "CURRENT").exists() or any(slot.glob(TABLES)) or any(slot.glob(WALS))
-        if keys.is_slot_name(name) and holds:
-            yield name

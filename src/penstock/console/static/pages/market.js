@@ -2,17 +2,18 @@
 // Market: candles with volume and holes, depth, tape, spread, and the state of the book.
 //
 // Hooks: input[data-market-input], [data-market="EXCHANGE SYMBOL"], [data-choice=interval] button[data-value],
-// [data-field] badge, why, sequence, bid, ask, spread, spread_bps, last_ms, candle; [data-chart=candles][data-candles=N],
+// [data-field] badge, why, sequence, last_ms, candle, and with the API's text in data-value: bid, ask, spread,
+// spread_bps; [data-chart=candles][data-candles=N],
 // [data-chart=depth], [data-trade=ID], [data-action=python], [data-dialog=python] pre, [data-action=copy].
 
 import { ago, decimal, setTime, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { digitsOf, INTERVALS, merge, shorten, withTrade } from "../parts/candle-model.js";
+import { digitsOf, INTERVALS, merge, needed, shorten, withTrade } from "../parts/candle-model.js";
 import { candleChart } from "../parts/candles.js";
 import { card, chooser } from "../parts/card.js";
 import { depthChart } from "../parts/depth.js";
 import { openDialog } from "../parts/dialog.js";
-import { frame, h, icon, replace, setText } from "../parts/dom.js";
+import { frame, h, icon, replace, setAttribute, setText } from "../parts/dom.js";
 import { marketChooser } from "../parts/market-chooser.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 import { tape } from "../parts/tape.js";
@@ -81,10 +82,14 @@ async function loadMarkets(root, ctx, choose) {
  */
 function mountMarket(root, ctx, choose) {
   const { exchange, symbol } = ctx.params;
-  const facts = factsPart(ctx);
+  // Prices of a market have the same number of decimals, so that they stand below each other.
+  const digits = { price: 2, quantity: 0 };
+  const price = (/** @type {string} */ text) => decimal(shorten(text, digits.price));
+  const quantity = (/** @type {string} */ text) => decimal(shorten(text, digits.quantity));
+  const facts = factsPart(ctx, price);
   const depthHost = h("div", { class: "depth", "data-chart": "depth", role: "img", "aria-label": "Depth: sums of bids and asks by price" });
   const noBook = h("div", { class: "cover" }, emptyState({ title: "No order book", text: "It appears with the first snapshot of the book." }));
-  const trades = tape();
+  const trades = tape(price, quantity);
   const noTrades = h("div", {}, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
   const candles = candlesPart(ctx);
   const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval(), ctx) }, icon("copy"), "Copy as Python");
@@ -117,6 +122,9 @@ function mountMarket(root, ctx, choose) {
     update(_topic, now, { missed }) {
       if (problem.firstChild) replace(problem);
       latest = now;
+      const best = [now.bid, now.ask, now.spread].filter(Boolean);
+      digits.price = needed([...best, ...(now.trades ?? []).map((/** @type {any} */ one) => one.price)], digits.price);
+      digits.quantity = needed((now.trades ?? []).map((/** @type {any} */ one) => one.quantity), digits.quantity);
       trades.add(now.trades ?? [], missed);
       noTrades.hidden = !trades.isEmpty();
       candles.live(now);
@@ -137,8 +145,8 @@ function mountMarket(root, ctx, choose) {
   };
 }
 
-/** @param {import("../app.js").Context} ctx */
-function factsPart(ctx) {
+/** @param {import("../app.js").Context} ctx @param {(text: string) => string} price */
+function factsPart(ctx, price) {
   const state = badge("waiting", "off", { "data-field": "badge" });
   const why = h("span", { class: "muted", "data-field": "why" });
   const number = h("span", { class: "mono", "data-field": "sequence" }, "–");
@@ -160,7 +168,11 @@ function factsPart(ctx) {
       setBadge(state, isKnown ? now.badge : "not live", isKnown ? undefined : "off", now.why ?? "");
       setText(why, (isKnown && now.why) || "");
       setText(number, now.sequence === null ? "–" : String(now.sequence));
-      for (const [name] of names) setText(values[name], decimal(now[name]));
+      for (const [name] of names) {
+        const text = now[name];
+        setText(values[name], text === null ? "–" : name === "spread_bps" ? decimal(text) : price(text));
+        setAttribute(values[name], "data-value", text);
+      }
       setTime(last, now.last_ms, ago(now.last_ms, ctx.now()));
       const count = Math.max(now.book?.bids.length ?? 0, now.book?.asks.length ?? 0);
       setText(levels, count ? `${count} levels a side` : "no book");

@@ -57,7 +57,7 @@ export function mount(root, ctx) {
     const { totals, disk: space, backup } = now;
     const slowest = now.exchanges.reduce((/** @type {any} */ worst, /** @type {any} */ one) =>
       one.lag_ms !== null && (worst === null || one.lag_ms > worst.lag_ms) ? one : worst, null);
-    const collecting = now.exchanges.filter((/** @type {any} */ one) => one.light === "ok").length;
+    const collecting = now.exchanges.filter((/** @type {any} */ one) => one.light === "ok" || one.light === "warning").length;
     stats.messages.update({
       value: rate(totals.messages_per_s), unit: "/s",
       note: `${collecting} of ${now.exchanges.length} exchanges collecting, ${count(totals.markets)} markets`,
@@ -66,11 +66,11 @@ export function mount(root, ctx) {
       value: duration(slowest?.lag_ms), note: slowest ? slowest.exchange : "no data yet",
       kind: slowest && slowest.lag_ms > 5000 ? "warning" : "",
     });
-    stats.gaps.update({ value: count(totals.gaps_open), note: totals.gaps_open ? "see where and why" : "nothing is missing", kind: totals.gaps_open ? "warning" : "" });
+    stats.gaps.update({ value: count(totals.gaps_open), note: totals.gaps_open ? "see Coverage" : "nothing missing", kind: totals.gaps_open ? "warning" : "" });
     const days = space?.days_left ?? null;
     stats.days.update({
       value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left",
-      note: space ? `${bytes(space.free_bytes)} free` : "not measured yet",
+      note: space ? `${bytes(space.free_bytes)} free` : "not measured",
       kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "",
     });
     stats.backup.update(backupStat(backup, ctx.now()));
@@ -126,7 +126,7 @@ function severity(word) {
 
 /** @param {any} backup @param {number} now */
 function backupStat(backup, now) {
-  if (!backup) return { value: "none", note: "penstock backup create", kind: "warning" };
+  if (!backup) return { value: "none", note: "not backed up", kind: "warning" };
   const age = now - backup.at_ms;
   if (!backup.ok) return { value: "failed", note: backup.message ?? "", kind: "bad" };
   return {
@@ -204,10 +204,10 @@ function diskPart() {
       bar.update({ value: disk?.used_bytes ?? null, limit: disk?.total_bytes ?? null, text: `${bytes(disk?.used_bytes)} of ${bytes(disk?.total_bytes)}` });
       const share = disk?.total_bytes ? disk.used_bytes / disk.total_bytes : null;
       replace(facts,
-        ...fact("Used", `${bytes(disk?.used_bytes)} of ${bytes(disk?.total_bytes)} (${percent(share, 0)})`),
+        ...fact("Used", disk ? `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)} (${percent(share, 0)})` : "not measured yet"),
         ...fact("Full", disk?.days_left === null || disk?.days_left === undefined ? "not known yet" : disk.days_left > 999 ? "not within years" : `in about ${count(Math.floor(disk.days_left))} days`),
-        ...fact("Last backup", backup ? time(backup.at_ms) : "none yet"),
-        ...fact("Result", backup ? badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad") : UNKNOWN),
+        ...fact("Last backup", backup ? time(backup.at_ms) : h("span", {}, "none: ", h("code", {}, "penstock backup create"))),
+        ...(backup ? fact("Result", badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad")) : []),
         ...fact("Restore tried", backup?.rehearsed_at_ms ? time(backup.rehearsed_at_ms, ago(backup.rehearsed_at_ms, at)) : "never"),
         ...(backup?.message ? fact("Said", backup.message) : []));
       setAttribute(facts, "title", backup ? utc(backup.at_ms) : null);

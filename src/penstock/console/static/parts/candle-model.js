@@ -104,8 +104,16 @@ export function decimalsOf(text) {
  * @param {Candle[]} candles
  */
 export function digitsOf(candles) {
-  const prices = candles.slice(-50).flatMap((one) => one.slice(1, 5).map(String));
-  return Math.min(12, Math.max(2, ...prices.map((text) => decimalsOf(shorten(text, 0)))));
+  return needed(candles.slice(-50).flatMap((one) => one.slice(1, 5).map(String)));
+}
+
+/**
+ * @param {string[]} numbers
+ * @param {number} [least]
+ * @returns {number}  the decimals with which all of them can be written
+ */
+export function needed(numbers, least = 2) {
+  return numbers.reduce((most, text) => Math.max(most, decimalsOf(shorten(text, 0))), least);
 }
 
 /**

@@ -79,7 +79,7 @@ export async function candleChart(host, { hover }) {
       candles = all;
       gaps = holes;
       step = stepMs;
-      const digits = digitsOf(all);
+      const digits = Math.min(12, digitsOf(all));
       series.applyOptions({ priceFormat: { type: "price", precision: digits, minMove: 10 ** -digits } });
       chart.applyOptions({ timeScale: { secondsVisible: step < 60_000 } });
       drawAll();

@@ -113,6 +113,7 @@ export function holes(ctx, { scope, words }) {
     } catch (error) {
       button.disabled = false;
       ctx.toast(error instanceof Error ? error.message : String(error), "bad");
+      load(); // it may have been filled meanwhile
     }
   }
 

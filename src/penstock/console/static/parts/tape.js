@@ -1,10 +1,11 @@
 // @ts-check
 // The tape: the newest trades, newest on top. Rows are made once and written over.
 //
-//   const t = tape(); t.reset(trades); t.add(trades, missedUpdates); t.element
+//   const t = tape(price, quantity); t.add(trades, missedUpdates); t.isEmpty(); t.element
+// `price` and `quantity` give the text of each.
 // Hooks: [data-card=tape] li[data-trade=ID], li[data-missed].
 
-import { decimal, timeTitle, utcTime } from "../format.js";
+import { timeTitle, utcTime } from "../format.js";
 import { frame, h, setAttribute, setText } from "./dom.js";
 
 const MOST = 50;
@@ -27,7 +28,8 @@ export function addTrades(lines, trades, missed) {
   return [...fresh, ...note, ...lines].slice(0, MOST);
 }
 
-export function tape() {
+/** @param {(text: string) => string} showPrice @param {(text: string) => string} showQuantity */
+export function tape(showPrice, showQuantity) {
   /** @type {Line[]} */
   let lines = [];
   const rows = Array.from({ length: MOST }, () =>
@@ -49,14 +51,14 @@ export function tape() {
     }
     row.className = line.side === "buy" ? "buy" : line.side === "sell" ? "sell" : "";
     setAttribute(row, "data-missed", null);
+    setText(price, showPrice(line.price));
+    setText(quantity, showQuantity(line.quantity));
     if (row.dataset.trade === line.id) return;
     row.dataset.trade = line.id;
     setText(at, utcTime(line.at_ms, true));
     setAttribute(at, "datetime", new Date(line.at_ms).toISOString());
     setAttribute(at, "title", timeTitle(line.at_ms));
     setText(side, line.side === "buy" ? "▲ buy" : line.side === "sell" ? "▼ sell" : "");
-    setText(price, decimal(line.price));
-    setText(quantity, decimal(line.quantity));
   }));
 
   return {

@@ -20,7 +20,7 @@ POLL_S = 1.5
 
 @pytest.fixture(scope="module")
 def postgresql_url() -> Iterator[str]:
-    with servers.postgresql() as url:
+    with servers.postgresql("-F") as url:
         yield url
 
 

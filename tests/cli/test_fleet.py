@@ -114,7 +114,7 @@ def test_a_store_that_is_away_stops_nobody_and_loses_no_status(
         told = {
             **urls(exchange),
             "PENSTOCK_STATE_URL": server.url,
-            "PENSTOCK_STATE_TIMEOUT": "1",
+            "PENSTOCK_STATE_TIMEOUT": "3",
         }
         with ExitStack() as stack:
             processes = [

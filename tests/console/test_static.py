@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "src" / "penstock" / "console" / "static"
@@ -16,6 +17,7 @@ PAGES = sorted((STATIC / "pages").glob("*.js"))
 JS_TESTS = sorted(Path(__file__).parent.glob("js/*.test.mjs"))
 
 MOST_BYTES = 400_000
+TYPESCRIPT = "typescript@5.9.3"
 VENDOR_BYTES = {
     "lightweight-charts.standalone.production.mjs": 197_827,
     "uPlot.iife.min.js": 51_081,
@@ -73,16 +75,30 @@ def test_pure_modules_do_what_their_tests_say() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.skipif(not shutil.which("tsc"), reason="TypeScript is not on this machine")
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
 def test_types_of_the_modules_agree() -> None:
     options = "--noEmit --allowJs --checkJs --strict --target es2022 --module esnext"
-    libraries = "--moduleResolution bundler --lib es2023,dom,dom.iterable --types"
+    libraries = "--moduleResolution bundler --lib es2023,dom,dom.iterable"
     run = subprocess.run(
-        ["tsc", *options.split(), *libraries.split(), "", *map(str, MODULES)],
+        ["node", str(_typescript()), *options.split(), *libraries.split(), *map(str, MODULES)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
     assert run.returncode == 0, run.stdout
+
+
+def _typescript() -> Path:
+    """The compiler, from npm; kept."""
+    folder = ROOT / ".pytest_cache" / TYPESCRIPT
+    compiler = folder / "node_modules" / "typescript" / "lib" / "tsc.js"
+    if not compiler.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        install = ["npm", "install", "--no-save", "--no-package-lock", "--ignore-scripts"]
+        subprocess.run(
+            [*install, "--loglevel=error", "--prefix", str(folder), TYPESCRIPT],
+            check=True, capture_output=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+    return compiler
 
 
 def test_data_is_only_ever_shown_as_text() -> None:
@@ -200,3 +216,17 @@ def test_the_chart_library_is_named_on_its_page() -> None:
 
     assert "Charts: TradingView Lightweight Charts™" in market
     assert "attributionLogo: false" in candles
+
+
+def test_every_command_that_is_named_exists() -> None:
+    """Pages say what to do next; of commands with subcommands the second word is checked too."""
+    known = re.findall(r"^## `penstock ([a-z ]+)`$", (ROOT / "docs" / "cli.md").read_text(), re.M)
+    groups = {words.split()[0] for words in known if " " in words}
+    said = "\n".join(path.read_text() for path in OWN)
+    named = re.findall(r"penstock ([a-z]+)(?: ([a-z]+))?", said)
+    assert len(named) > 20
+    for command, second in named:
+        if command in groups and second:
+            assert f"{command} {second}" in known
+        else:
+            assert command in known, f"penstock {command}"

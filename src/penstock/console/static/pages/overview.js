@@ -147,7 +147,7 @@ function exchangeTable(ctx) {
     sort: { column: "exchange", direction: 1 },
     empty: {
       title: "Nothing is collected yet",
-      text: "Start `penstock demo` for a simulated exchange, or `penstock init` and `penstock run` for a real one.",
+      text: "Start `penstock demo` for a simulated exchange, or `penstock init` and `penstock up` for a real one.",
     },
     columns: [
       {

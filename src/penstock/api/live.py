@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from penstock import __version__
 from penstock.api.app_state import AppState, GivenState
 from penstock.api.credentials import Granted, granted_to
+from penstock.api.live_feeds import MOST_TOPICS
 from penstock.api.live_hub import Update, Viewer
 from penstock.api.live_topics import TOPICS, feed_of
 from penstock.api.problems import AnyRequest, ProblemError
@@ -30,8 +31,9 @@ from penstock.errors import near_matches
 from penstock.telemetry import Listener
 from penstock.web import WebSocket, websocket_of
 
-MOST_VIEWERS = 64
 MOST_WATCHED = 16
+"""Topics that one viewer watches."""
+MOST_VIEWERS = MOST_TOPICS // MOST_WATCHED
 BEAT_S = 0.5
 _CLOSED, _GOING_AWAY, _BAD_MESSAGE, _SESSION_ENDED = 1000, 1001, 1008, 4401
 _BURST, _PER_SECOND = 20, 5
@@ -159,16 +161,12 @@ class _LiveStream(ASGIResponse):
     def _watch(self, topics: list[str]) -> None:
         found = {topic: feed_of(topic, self._app_state, self._listener) for topic in topics}
         known = {topic: feed for topic, feed in found.items() if feed is not None}
-        refused = self._feeds.watch(self._viewer, known)
-        for topic in refused:
-            self._say(topic, "Too many topics are shown at the same time. Close other pages.")
+        self._feeds.watch(self._viewer, known)
         for topic in found.keys() - known.keys():
             near = near_matches(topic, TOPICS)
             hint = f" Did you mean {near[0]}?" if near else ""
-            self._say(topic, f"There is no topic {topic!r}.{hint}")
-
-    def _say(self, topic: str, error: str) -> None:
-        self._viewer.put(topic, msgspec.json.encode(Update(topic=topic, error=error)))
+            told = Update(topic=topic, error=f"There is no topic {topic!r}.{hint}")
+            self._viewer.put(topic, msgspec.json.encode(told))
 
 
 @get("/live")

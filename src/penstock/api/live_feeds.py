@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from penstock.api.live_hub import LiveHub, Viewer
 from penstock.clock import Clock
 
-MOST_TOPICS = 256
-"""Topics that are read at the same time."""
+MOST_TOPICS = 1024
+"""Topics that are read at the same time, as many as all viewers together can watch."""
 LINGER_S = 5.0
 """A topic is read for this long after its last viewer has left."""
 FAILED_S = 1.0
@@ -40,6 +40,8 @@ class LiveFeeds:
         self._clock = clock
         self._hub = LiveHub()
         self._reading: dict[str, asyncio.Task[None]] = {}
+        """By topic, the one that began first comes first."""
+        self._ending: set[asyncio.Task[None]] = set()
         self.started_ms = clock.now_ms()
         self.viewers = 0
 
@@ -48,18 +50,14 @@ class LiveFeeds:
         """The topics that are being read."""
         return frozenset(self._reading)
 
-    def watch(self, viewer: Viewer, feeds: Mapping[str, Feed]) -> list[str]:
-        """Replace the topics of a viewer; return those for which there is no room."""
-        refused = []
+    def watch(self, viewer: Viewer, feeds: Mapping[str, Feed]) -> None:
+        """Replace the topics of a viewer."""
+        self._hub.watch(viewer, feeds)
         for topic, feed in feeds.items():
-            if topic in self._reading:
-                continue
-            if len(self._reading) >= MOST_TOPICS:
-                refused.append(topic)
-                continue
-            self._reading[topic] = asyncio.create_task(self._run(topic, feed))
-        self._hub.watch(viewer, [topic for topic in feeds if topic not in refused])
-        return refused
+            if topic not in self._reading:
+                if len(self._reading) >= MOST_TOPICS:
+                    self._make_room()
+                self._reading[topic] = asyncio.create_task(self._run(topic, feed))
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer that has disconnected."""
@@ -67,7 +65,7 @@ class LiveFeeds:
 
     async def close(self) -> None:
         """Stop to read."""
-        tasks = [*self._reading.values()]
+        tasks = [*self._reading.values(), *self._ending]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -86,8 +84,20 @@ class LiveFeeds:
                 # A topic that takes long to read leaves time for others.
                 await self._clock.sleep(max(pause_s - took_s, pause_s / 2))
         finally:
-            del self._reading[topic]
-            self._hub.forget(topic)
+            if self._reading.get(topic) is asyncio.current_task():
+                self._forget(topic)
+
+    def _make_room(self) -> None:
+        """End the topic that is read for nobody and began first; there is one."""
+        topic = next(each for each in self._reading if not self._hub.is_watched(each))
+        task = self._forget(topic)
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _forget(self, topic: str) -> asyncio.Task[None]:
+        self._hub.forget(topic)
+        return self._reading.pop(topic)
 
     async def _update(self, topic: str, feed: Feed) -> float:
         """Read a topic once; return the seconds until the next time."""

@@ -8,6 +8,8 @@ from tests.dataset.stored import dataset
 
 from penstock.coverage.model import GapRow
 from penstock.errors import NoData, NotCollected
+from penstock.market.events import Event, Trade
+from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.monitor import market_candles
 from penstock.monitor.candle_series import CandleSeries, Traded
@@ -21,7 +23,7 @@ MINUTE_MS = 60_000
 BTC = Symbol("BTC", "USDT")
 
 
-def trade(number: int, at_ms: int, price: str = "1", quantity: str = "1") -> events.Trade:
+def trade(number: int, at_ms: int, price: str = "1", quantity: str = "1") -> Trade:
     return events.trade(
         number, at_ns=at_ms * 1_000_000, received_at_ns=at_ms * 1_000_000, price_text=price,
         quantity_text=quantity,
@@ -36,7 +38,7 @@ def read(log: EventLog, interval: CandleInterval | None = "1m", **asked: int) ->
     return found
 
 
-def recorded(*found: events.Trade | events.Candle) -> EventLog:
+def recorded(*found: Event) -> EventLog:
     log = open_log("memory:")
     writer = log.writer("a")
     for each in found:
@@ -62,14 +64,14 @@ trades = st.lists(
 
 @given(trades, st.sampled_from(["1s", "5s", "1m", "5m"]), st.integers(0, 1800), st.integers(0, 30))
 def test_they_are_those_of_all_trades_in_the_range(
-    found: list[events.Trade], interval: CandleInterval, since_s: int, length_s: int
+    found: list[Trade], interval: CandleInterval, since_s: int, length_s: int
 ) -> None:
     since_ms = NOW_MS - since_s * 1000
     until_ms = since_ms + length_s * MINUTE_MS
 
     chart = read(recorded(*found), interval, since_ms=since_ms, until_ms=until_ms, limit=2000)
 
-    series = CandleSeries(market_candles.Interval.parse(interval))
+    series = CandleSeries(Interval.parse(interval))
     series.add(Traded(t.at_ns, t.id, t.price_text, t.quantity_text) for t in found)
     first_ms = series.interval.open_of(since_ms)
     expected = [row for row in series.rows() if first_ms <= row[0] < until_ms]
@@ -146,7 +148,7 @@ def test_the_interval_fits_what_is_recorded() -> None:
 
 
 def test_a_market_of_which_only_tickers_are_recorded_has_no_candles() -> None:
-    log = recorded(events.ticker(NOW_MS * 1_000_000))  # type: ignore[arg-type]
+    log = recorded(events.ticker(NOW_MS * 1_000_000))
 
     chart = read(log).document
 

@@ -3,16 +3,16 @@
 import time
 from pathlib import Path
 
-import pytest
-
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import Run, SlotCoverage
 from penstock.coverage.writing import write_coverage
 from penstock.monitor.cells import Columns
 from penstock.monitor.coverage_map import MapSeries, read_map
+from penstock.monitor.gaps import GapFilter, read_gaps
 from penstock.monitor.monitor import FleetMonitor
 from penstock.monitor.series import SeriesFilter, is_key
 from penstock.storage.state import StateStore, open_store
+from penstock.storage.state.schema import COVERAGE, GAPS
 
 from .test_gaps import gap
 
@@ -49,8 +49,7 @@ async def every(
         assert page.series
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_pages_have_every_series_once(store: StateStore, limit: int) -> None:
+async def test_pages_have_every_series_once(store: StateStore) -> None:
     await write_coverage(
         store,
         [
@@ -68,17 +67,28 @@ async def test_pages_have_every_series_once(store: StateStore, limit: int) -> No
     await rows.open(gap(40, 49, symbol="xrp_usdt", since_ms=4 * DAY_MS, until_ms=5 * DAY_MS))
     await rows.mark_filled(gap(1, 1, symbol="xrp_usdt").stream, "id", 40, 49)
 
-    shown = await every(store, limit)
-    assert [(each.channel, each.symbol, each.cells) for each in shown] == [
+    expected = [
         ("agg_trades", "ETH/USDT", "fffffffff."),
         ("trades", "BTC/USDT", "ffffff...."),
         ("trades", "DOT/USDT", "..g......."),
         ("trades", "ETH/USDT", ".fgf......"),
         ("trades", "XRP/USDT", "..ffF....."),
     ]
-    assert [each.share for each in shown][:3] == [1.0, 1.0, 0.0]
+    for limit in (1, 2, 3, 100):
+        shown = await every(store, limit)
+        assert [(each.channel, each.symbol, each.cells) for each in shown] == expected
+        assert [each.share for each in shown][:3] == [1.0, 1.0, 0.0]
     only = SeriesFilter(channel="trades", symbol="eth_usdt")
-    assert [each.cells for each in await every(store, limit, only)] == [".fgf......"]
+    assert [each.cells for each in await every(store, 1, only)] == [".fgf......"]
+
+
+async def test_documents_of_a_newer_version_are_left_out(store: StateStore) -> None:
+    await write_coverage(store, [held("btc_usdt", (0, 3))])
+    place = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
+    await store.insert_if_absent(COVERAGE, {"id": "new", **place, "by": "magic"})
+    await store.insert_if_absent(GAPS, {"id": "new", **place, "by": "magic", "state": "open"})
+    assert [each.cells for each in await every(store, 1)] == ["fff......."]
+    assert (await read_gaps(store, GapFilter(), 10)).items == []
 
 
 async def test_an_empty_store_has_an_empty_map(store: StateStore) -> None:

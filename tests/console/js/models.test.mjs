@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { addDecimals, digitsOf, lowerBound, merge, shadeOf, shorten, timesOf, withTrade } from "../../../src/penstock/console/static/parts/candle-model.js";
+import { digitsOf, lowerBound, merge, shadeOf, shadesOf, shorten, timesOf } from "../../../src/penstock/console/static/parts/candle-model.js";
 import * as heat from "../../../src/penstock/console/static/parts/heat-model.js";
+import { freshOf } from "../../../src/penstock/console/static/parts/tape.js";
 import { compare, filterRows, sortRows, windowOf } from "../../../src/penstock/console/static/parts/rows.js";
 import { documentOf, match, path, PAGES } from "../../../src/penstock/console/static/router.js";
 import { words } from "../../../src/penstock/console/static/api.js";
@@ -62,16 +63,7 @@ test("holes between candles are as wide as they lasted", () => {
   assert.equal(lowerBound([1, 3, 5], 4), 2);
 });
 
-test("trades change the newest candle, exactly", () => {
-  const trade = (at_ms, price, quantity) => ({ at_ms, price, quantity });
-  let candle = withTrade(undefined, trade(61_000, "10.0", "0.1"), 60_000);
-  candle = withTrade(candle, trade(62_000, "9.5", "0.2"), 60_000);
-  candle = withTrade(candle, trade(63_000, "10.5", "0.30000000"), 60_000);
-  assert.deepEqual(candle, [60_000, "10.0", "10.5", "9.5", "10.5", "0.60000000"]);
-  assert.equal(withTrade(candle, trade(59_999, "1", "1"), 60_000), null);
-  assert.equal(withTrade(candle, trade(120_000, "1", "1"), 60_000)[0], 120_000);
-  assert.equal(addDecimals("0.1", "0.2"), "0.3");
-  assert.equal(addDecimals("9007199254740993", "1"), "9007199254740994");
+test("newer candles replace those of the same time", () => {
   assert.deepEqual(merge([[1, "a"], [2, "b"]], [[2, "c"], [3, "d"]], 2), [[2, "c"], [3, "d"]]);
 });
 
@@ -120,5 +112,23 @@ test("topics without a socket are read from the API", () => {
   assert.equal(documentOf("overview"), "/overview");
   assert.equal(documentOf("jobs"), "/jobs/summary");
   assert.equal(documentOf("market/binance/BTC/USDT:USDT"), "/market/binance/BTC%2FUSDT%3AUSDT");
+  assert.equal(documentOf("market/binance/BTC/USDT?interval=5s"), "/market/binance/BTC%2FUSDT?interval=5s");
   assert.equal(documentOf("coverage"), null);
+});
+
+test("only trades that are not on the tape yet are written", () => {
+  const trades = (...ids) => ids.map((id) => ({ id }));
+  assert.equal(freshOf([], trades("3", "2")), 2);
+  assert.equal(freshOf(["2", "1"], trades("4", "3", "2", "1")), 2);
+  assert.equal(freshOf(["2", "1"], trades("2", "1")), 0);
+  assert.equal(freshOf(["3", "2", "1"], trades("4", "3", "2")), 1);
+  assert.equal(freshOf(["9"], trades("4", "3")), 2);
+  assert.equal(freshOf(["3", "1"], trades("4", "3", "2", "1")), 4);
+});
+
+test("holes in the same bar are one band", () => {
+  const times = [0, 60_000, 120_000, 180_000];
+  const gap = (since_ms, until_ms, state) => ({ since_ms, until_ms, state });
+  const found = shadesOf(times, 60_000, [gap(130_000, 130_100, "unfillable"), gap(61_000, 61_100, "unfillable"), gap(62_000, 62_100, "open"), gap(1e9, 2e9, "open")]);
+  assert.deepEqual(found, [{ from: 0.5, to: 1.5, state: "open" }, { from: 1.5, to: 2.5, state: "unfillable" }]);
 });

@@ -3,7 +3,7 @@
 //
 // A page (pages/NAME.js) exports
 //   title                  text, or (params) => text
-//   topics                 names, or (params) => names, of what it watches on the live WebSocket
+//   topics                 names, or (params, query) => names, of what it watches on the live WebSocket
 //   mount(root, ctx)       builds it; returns {update(topic, data, meta), failed?(topic, words), unmount()}
 // `ctx`: see Context below. `meta` is {seq, at_ms, missed}. Elements with `data-control` are hidden
 // for a session that may only read (ctx.control is false then).
@@ -36,7 +36,7 @@ import { onTheme, toggleTheme } from "./theme.js";
  * @property {(topics: string[]) => void} watch  other topics than at the start
  * @property {() => Promise<void>} signedIn  to be called after a new session began
  * @typedef {{update: (topic: string, data: any, meta: {seq: number, at_ms: number, missed: number}) => void, failed?: (topic: string, words: string) => void, unmount: () => void}} Mounted
- * @typedef {{title: string | ((params: Record<string, string>) => string), topics: string[] | ((params: Record<string, string>) => string[]), mount: (root: HTMLElement, ctx: Context) => Mounted}} Page
+ * @typedef {{title: string | ((params: Record<string, string>) => string), topics: string[] | ((params: Record<string, string>, query: URLSearchParams) => string[]), mount: (root: HTMLElement, ctx: Context) => Mounted}} Page
  */
 
 const main = element("main");
@@ -56,6 +56,7 @@ function element(id) {
 
 const live = new Live({
   url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/live`,
+  allowed: () => session.known && session.scope !== "",
   onUpdate: ({ topic, data, error, seq, at_ms, missed }) => {
     if (!mounted) return;
     if (error === null) mounted.update(topic, data, { seq, at_ms, missed });
@@ -242,7 +243,8 @@ async function show() {
       live.hurry();
     },
   });
-  live.watch(typeof page.topics === "function" ? page.topics(route.params) : page.topics);
+  const query = new URLSearchParams(location.search);
+  live.watch(typeof page.topics === "function" ? page.topics(route.params, query) : page.topics);
   main.dataset.ready = "true";
 }
 
@@ -302,6 +304,7 @@ async function start() {
   setInterval(tick, 250);
   tick();
   await loadSession();
+  live.hurry();
   if (!turn) void show(); // unless the session sent us to the login page
 }
 

@@ -65,7 +65,8 @@ export function path(page, ...params) {
 export function documentOf(topic) {
   if (topic === "coverage") return null;
   if (topic === "jobs") return "/jobs/summary";
-  const [name, exchange, ...symbol] = topic.split("/");
+  const [name, exchange, ...rest] = topic.split("/");
   if (name !== "market") return `/${topic}`;
-  return `/market/${encodeURIComponent(exchange)}/${encodeURIComponent(symbol.join("/"))}`;
+  const [symbol, query] = rest.join("/").split("?");
+  return `/market/${encodeURIComponent(exchange)}/${encodeURIComponent(symbol)}${query ? `?${query}` : ""}`;
 }

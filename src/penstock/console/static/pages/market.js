@@ -8,7 +8,7 @@
 
 import { ago, decimal, setTime, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { digitsOf, INTERVALS, merge, needed, shorten, withTrade } from "../parts/candle-model.js";
+import { digitsOf, INTERVALS, merge, needed, shorten } from "../parts/candle-model.js";
 import { candleChart } from "../parts/candles.js";
 import { card, chooser } from "../parts/card.js";
 import { depthChart } from "../parts/depth.js";
@@ -22,16 +22,30 @@ import { path } from "../router.js";
 /** @typedef {import("../parts/candle-model.js").Candle} Candle */
 
 const CANDLES = 500;
-const CANDLES_AGAIN_MS = 5000;
+const AGAIN_MS = 5000;
+const AGAIN = 20;
+/** Every so many times all candles and holes are read again, not only the newest. */
+const ALL_AGAIN = 12;
 
 /** @param {Record<string, string>} params */
 export function title(params) {
   return params.symbol ? `${params.symbol} · ${params.exchange}` : "Market";
 }
 
-/** @param {Record<string, string>} params */
-export function topics(params) {
-  return params.symbol ? [`market/${params.exchange}/${params.symbol}`] : [];
+/** @param {Record<string, string>} params @param {URLSearchParams} query */
+export function topics(params, query) {
+  return params.symbol ? [topicOf(params, intervalOf(query) ?? "1m")] : [];
+}
+
+/** @param {Record<string, string>} params @param {string} interval */
+function topicOf({ exchange, symbol }, interval) {
+  return `market/${exchange}/${symbol}${interval === "1m" ? "" : `?interval=${interval}`}`;
+}
+
+/** @param {URLSearchParams} query  @returns {string | null}  null: the server chooses one */
+function intervalOf(query) {
+  const asked = query.get("interval");
+  return asked !== null && asked in INTERVALS ? asked : null;
 }
 
 /**
@@ -70,7 +84,9 @@ async function loadMarkets(root, ctx, choose) {
   } catch (error) {
     const place = root.querySelector("[data-place=empty]");
     const text = error instanceof Error ? error.message : String(error);
-    if (place) replace(place, h("div", { class: "card" }, errorState({ title: "The markets could not be read", text })));
+    if (place) replace(place, h("div", { class: "card" }, errorState({
+      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, choose) },
+    })));
     else ctx.toast(`The list of markets could not be read: ${text}`, "bad");
   }
 }
@@ -92,7 +108,7 @@ function mountMarket(root, ctx, choose) {
   const trades = tape(price, quantity);
   const noTrades = h("div", {}, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
   const candles = candlesPart(ctx);
-  const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval(), ctx) }, icon("copy"), "Copy as Python");
+  const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval() || "1m", ctx) }, icon("copy"), "Copy as Python");
   const problem = h("div", {});
   root.append(
     h("div", { class: "market-head" }, choose, facts.badge, facts.sequence, h("span", { class: "grow" }), python),
@@ -118,15 +134,15 @@ function mountMarket(root, ctx, choose) {
   const ticking = setInterval(draw, 1000);
 
   return {
-    /** @param {string} _topic @param {any} now @param {{missed: number}} meta */
-    update(_topic, now, { missed }) {
+    /** @param {string} _topic @param {any} now */
+    update(_topic, now) {
       if (problem.firstChild) replace(problem);
       latest = now;
       const best = [now.bid, now.ask, now.spread].filter(Boolean);
-      digits.price = needed([...best, ...(now.trades ?? []).map((/** @type {any} */ one) => one.price)], digits.price);
-      digits.quantity = needed((now.trades ?? []).map((/** @type {any} */ one) => one.quantity), digits.quantity);
-      trades.add(now.trades ?? [], missed);
-      noTrades.hidden = !trades.isEmpty();
+      digits.price = needed([...best, ...now.trades.map((/** @type {any} */ one) => one.price)], digits.price);
+      digits.quantity = needed(now.trades.map((/** @type {any} */ one) => one.quantity), digits.quantity);
+      trades.update(now.trades, `${digits.price} ${digits.quantity}`);
+      noTrades.hidden = now.trades.length > 0;
       candles.live(now);
       noBook.hidden = Boolean(now.book?.bids.length || now.book?.asks.length);
       if (now.book) depth?.update(now.book);
@@ -183,8 +199,8 @@ function factsPart(ctx, price) {
 /** @param {import("../app.js").Context} ctx */
 function candlesPart(ctx) {
   const { exchange, symbol } = ctx.params;
-  const asked = ctx.query.get("interval") ?? "1m";
-  let interval = asked in INTERVALS ? asked : "1m";
+  /** Until the server chose one it is empty. */
+  let interval = intervalOf(ctx.query) ?? "";
   /** @type {Candle[]} */
   let candles = [];
   /** @type {import("../parts/candles.js").Gap[]} */
@@ -195,6 +211,7 @@ function candlesPart(ctx) {
   let loading = null;
   let isMounted = true;
   let isHovered = false;
+  let drawn = "";
 
   const legend = h("p", { class: "legend", "data-field": "candle" }, " ");
   const host = h("div", { class: "candles", "data-chart": "candles", role: "img", "aria-label": `Candles of ${symbol}` });
@@ -206,14 +223,15 @@ function candlesPart(ctx) {
     change: (value) => {
       interval = value;
       candles = [];
-      ctx.setQuery({ interval: value === "1m" ? null : value });
+      ctx.setQuery({ interval: value });
+      ctx.watch([topicOf(ctx.params, value)]);
       void load();
     },
   });
   const element = card({ title: "Candles", sub: source, name: "candles", tools: [intervals.element] },
     h("div", { class: "card-body" }, legend, h("div", { class: "candles-place" }, host, nothing),
       h("p", { class: "attribution" },
-        h("span", { class: "key key-open" }), "hole ", h("span", { class: "key key-never" }), "never filled ", h("span", { class: "key key-filled" }), "filled",
+        h("span", { class: "key key-open" }), "hole ", h("span", { class: "key key-never" }), "hole that cannot be filled",
         h("a", { href: "https://www.tradingview.com/", target: "_blank", rel: "noopener noreferrer" }, "Charts: TradingView Lightweight Charts™"))));
 
   async function load(isAgain = false) {
@@ -221,14 +239,20 @@ function candlesPart(ctx) {
     const mine = (loading = new AbortController());
     const at = interval;
     try {
-      const limit = isAgain ? 10 : CANDLES;
+      const limit = isAgain ? AGAIN : CANDLES;
       const found = await ctx.api.get("/market/candles", { exchange, symbol, interval: at, limit }, mine.signal);
       if (!isMounted || at !== interval) return;
-      const last = candles[candles.length - 1];
-      candles = isAgain ? merge(candles, found.items, CANDLES * 2) : found.items;
-      if (isAgain && last && candles[candles.length - 1]?.[0] < last[0]) candles.push(last);
-      if (!isAgain) gaps = found.gaps;
-      setText(source, found.source ? `from the ${found.source}` : "");
+      if (!interval) {
+        interval = found.interval ?? "1m";
+        intervals.set(interval);
+        ctx.watch([topicOf(ctx.params, interval)]);
+      }
+      // The newest candle of the live updates may be ahead of this answer.
+      const live = candles.filter(([open]) => open > (found.items.at(-1)?.[0] ?? 0));
+      candles = merge(isAgain ? candles : [], [...found.items, ...live], CANDLES * 2);
+      const from = isAgain ? found.items[0]?.[0] ?? Infinity : 0;
+      gaps = [...gaps.filter((gap) => (gap.until_ms ?? Infinity) < from), ...found.gaps];
+      setText(source, found.source && found.source !== "nothing" ? `from ${found.source}` : "");
       show();
     } catch (error) {
       if (mine.signal.aborted || isAgain || !isMounted) return;
@@ -275,15 +299,18 @@ function candlesPart(ctx) {
     if (candles.length) show();
   }, (error) => isMounted && showNothing(errorState({ title: "No chart", text: error.message })));
   void load();
-  // What a missed update left out of the newest candles comes with the next look.
+  // The candle that just closed, and holes that were found or filled, come with the next look.
+  let looks = 0;
   const again = setInterval(() => {
-    if (document.visibilityState === "visible" && candles.length) void load(true);
-    else if (!candles.length && !loading?.signal.aborted) void load();
-  }, CANDLES_AGAIN_MS);
+    if (document.visibilityState !== "visible") return;
+    looks += 1;
+    void load(candles.length > 0 && looks % ALL_AGAIN !== 0);
+  }, AGAIN_MS);
 
   const draw = frame(() => {
     const last = candles[candles.length - 1];
-    if (!last || !chart) return;
+    if (!last || !chart || last.join() === drawn) return;
+    drawn = last.join();
     chart.update(last);
     host.dataset.candles = String(candles.length);
     if (!isHovered) say(last, null);
@@ -294,25 +321,12 @@ function candlesPart(ctx) {
     interval: () => interval,
     /** @param {any} now */
     live(now) {
-      if (!candles.length) return;
-      const step = INTERVALS[interval];
-      /** @param {Candle} next */
-      const put = (next) => {
-        const last = candles[candles.length - 1];
-        if (next[0] < last[0]) return;
-        if (next[0] === last[0]) candles[candles.length - 1] = next;
-        else candles.push(next);
-      };
-      if (now.candle?.interval === interval) {
-        const { at_ms, open, high, low, close, volume } = now.candle;
-        put([at_ms, open, high, low, close, volume]);
-      } else {
-        for (const trade of [...(now.trades ?? [])].sort((a, b) => a.at_ms - b.at_ms)) {
-          const next = withTrade(candles[candles.length - 1], trade, step);
-          if (next) put(next);
-        }
-      }
-      if (candles.length > CANDLES * 2) candles = candles.slice(-CANDLES);
+      if (now.candle?.interval !== interval || !candles.length) return;
+      const { at_ms, open, high, low, close, volume } = now.candle;
+      const last = candles[candles.length - 1];
+      if (at_ms < last[0]) return;
+      if (at_ms === last[0]) candles.pop();
+      candles.push([at_ms, open, high, low, close, volume]);
       draw();
     },
     unmount() {
@@ -320,6 +334,7 @@ function candlesPart(ctx) {
       clearInterval(again);
       loading?.abort();
       chart?.unmount();
+      chart = null; // a frame that is already asked for must not draw on it
     },
   };
 }

@@ -62,35 +62,30 @@ export function shadeOf(times, step, gap) {
 }
 
 /**
- * The last candle after one more trade, or a new one; null when the trade is older than it.
- * @param {Candle | undefined} last
- * @param {{at_ms: number, price: string, quantity: string}} trade
+ * The bands of all holes; those that overlap are one, since several holes may lie in one bar. An
+ * open hole hides one that cannot be filled.
+ * @template {{since_ms: number, until_ms: number | null, state: string}} G
+ * @param {number[]} times
  * @param {number} step
- * @returns {Candle | null}
+ * @param {G[]} gaps
+ * @returns {{from: number, to: number, state: string}[]}
  */
-export function withTrade(last, trade, step) {
-  const at = Math.floor(trade.at_ms / step) * step;
-  const { price, quantity } = trade;
-  if (!last || at > last[0]) return [at, price, price, price, price, quantity];
-  if (at < last[0]) return null;
-  const high = Number(price) > Number(last[2]) ? price : last[2];
-  const low = Number(price) < Number(last[3]) ? price : last[3];
-  return [at, last[1], high, low, price, addDecimals(last[5], quantity)];
-}
-
-/**
- * The exact sum of two decimals that are not negative.
- * @param {string} a
- * @param {string} b
- */
-export function addDecimals(a, b) {
-  const digits = Math.max(decimalsOf(a), decimalsOf(b));
-  const scaled = (/** @type {string} */ text) => {
-    const [whole, part = ""] = text.split(".");
-    return BigInt(whole + part.padEnd(digits, "0"));
-  };
-  const sum = (scaled(a) + scaled(b)).toString().padStart(digits + 1, "0");
-  return digits ? `${sum.slice(0, -digits)}.${sum.slice(-digits)}` : sum;
+export function shadesOf(times, step, gaps) {
+  /** @type {{from: number, to: number, state: string}[]} */
+  const found = [];
+  const ranges = gaps.flatMap((gap) => {
+    const range = shadeOf(times, step, gap);
+    return range ? [{ ...range, state: gap.state }] : [];
+  });
+  for (const range of ranges.sort((a, b) => a.from - b.from)) {
+    const last = found[found.length - 1];
+    if (!last || range.from >= last.to) found.push(range);
+    else {
+      last.to = Math.max(last.to, range.to);
+      if (range.state === "open") last.state = "open";
+    }
+  }
+  return found;
 }
 
 /** @param {string} text */

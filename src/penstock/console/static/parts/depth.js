@@ -11,6 +11,9 @@ import { colour, onTheme } from "../theme.js";
 import { frame, h, visible } from "./dom.js";
 import { font } from "./sparkline.js";
 
+/** Five drawings a second: more cannot be read. */
+const PAUSE_MS = 200;
+
 /** @typedef {{bids: [string, string][], asks: [string, string][]}} Book */
 
 /**
@@ -82,9 +85,17 @@ export async function depthChart(host) {
       legend: { show: false },
     }, book ? cumulate(book) : [[], [], []], host);
   }
-  const draw = frame(() => {
+  const paint = frame(() => {
     if (isVisible && book && plot) plot.setData(cumulate(book));
   });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let waiting;
+  function draw() {
+    waiting ??= setTimeout(() => {
+      waiting = undefined;
+      paint();
+    }, PAUSE_MS);
+  }
   build();
   const resized = new ResizeObserver(() => {
     if (host.clientWidth) plot?.setSize({ width: host.clientWidth, height: Math.max(120, host.clientHeight) });
@@ -106,6 +117,7 @@ export async function depthChart(host) {
     },
     unmount() {
       ends.forEach((end) => end());
+      clearTimeout(waiting);
       plot?.destroy();
       plot = null;
     },

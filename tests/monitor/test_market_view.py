@@ -1,7 +1,7 @@
 """A market's view: its book is the exchange's whenever it is called synced, and says so if not."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -158,7 +158,10 @@ def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -
 
 def test_a_price_beyond_all_that_is_known_is_shown_and_not_called_synced() -> None:
     view = MarketView("toy", LINK, RULES)
-    whole = {"bids_raw": raw([(10, 1), (9, 1)]), "asks_raw": raw([(12, 1), (13, 1)])}
+    whole: dict[str, Any] = {
+        "bids_raw": raw([(10, 1), (9, 1)]),
+        "asks_raw": raw([(12, 1), (13, 1)]),
+    }
     view.receive("a", events.snapshot(1, symbol=LINK, **whole))
     assert document(view).badge == "synced"
 
@@ -216,7 +219,10 @@ def test_a_market_without_a_book_says_so() -> None:
 
 def test_without_ids_only_one_collectors_changes_are_applied() -> None:
     view = MarketView("toy", LINK, BookRules(begins="stream"))
-    whole = {"bids_raw": raw([(10, 1), (9, 1)]), "asks_raw": raw([(12, 1), (13, 1)])}
+    whole: dict[str, Any] = {
+        "bids_raw": raw([(10, 1), (9, 1)]),
+        "asks_raw": raw([(12, 1), (13, 1)]),
+    }
     view.receive("a", events.snapshot(0, symbol=LINK, at_ns=1, **whole))
     change = events.delta(None, None, LINK, at_ns=2, bids_raw=raw([(10, 5)]))
 

@@ -1,9 +1,10 @@
-"""Pages in unusual states: holes, hostile texts, no data, an exchange down, many markets, logins."""
+"""Pages in unusual states: holes, hostile texts, no data, an exchange down, many series, logins."""
 
 import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def change(at: Scene, work: Callable[[StateStore], Awaitable[object]]) -> None:
         finally:
             await store.close()
 
-    asyncio.run(opened())
+    # Playwright has an event loop in this thread.
+    with ThreadPoolExecutor() as threads:
+        threads.submit(asyncio.run, opened()).result()
 
 
 def test_a_hole_is_shown_and_fill_closes_it(page: Page, demo: Scene) -> None:
@@ -118,7 +121,7 @@ def test_without_data_every_page_says_what_to_do(visit: Visit, empty: Scene) -> 
     expect(page.locator("form[data-form=login]")).to_be_visible()
     login(page, empty)
     for path, words in (
-        ("overview", "penstock collect"), ("market", "penstock collect"),
+        ("overview", "penstock demo"), ("market", "penstock collect"),
         ("coverage", "penstock collect"), ("jobs", "penstock"), ("connections", "penstock collect"),
         ("storage", "penstock"),
     ):  # fmt: skip

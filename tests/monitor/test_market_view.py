@@ -1,7 +1,7 @@
 """A market's view: its book is the exchange's whenever it is called synced, and says so if not."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -145,11 +145,45 @@ def test_a_later_snapshot_shows_the_levels_that_the_price_came_to(truth: Book) -
     bids, _ = truth.at(truth.update_id(slots[-1]), 50)
     assert before.bids == [(str(p), str(q)) for p, q in bids][: len(before.bids)]
     assert max(len(before.bids), len(before.asks)) < 50, "only ten levels a side are known"
+    later = slots[-1] + 1
+    change = delta(truth, later)
+    if change is not None:
+        view.receive("a", change)
 
     view.receive("a", snapshot(truth, slots[-1], 50))
 
     assert document(view).badge == "synced"
     assert len(document(view).book.bids) == len(document(view).book.asks) == 50
+
+
+def test_a_price_beyond_all_that_is_known_is_shown_and_not_called_synced() -> None:
+    view = MarketView("toy", LINK, RULES)
+    whole: dict[str, Any] = {
+        "bids_raw": raw([(10, 1), (9, 1)]),
+        "asks_raw": raw([(12, 1), (13, 1)]),
+    }
+    view.receive("a", events.snapshot(1, symbol=LINK, **whole))
+    assert document(view).badge == "synced"
+
+    fallen = raw([(10, 0), (9, 0), (5, 1)])
+    view.receive("a", events.delta(2, 2, LINK, bids_raw=fallen, asks_raw=raw([(6, 1)])))
+
+    shown = document(view)
+    assert (shown.badge, shown.bid, shown.ask) == ("resyncing", "5", "6")
+    assert "levels may be missing" in shown.why
+    view.receive("a", events.snapshot(2, LINK, bids_raw=raw([(5, 1)]), asks_raw=raw([(6, 1)])))
+    assert document(view).badge == "synced"
+
+
+def test_an_older_snapshot_does_not_replace_the_book(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 10))
+    later = SLOT + 50
+
+    view.receive("a", snapshot(truth, later, 10))
+    view.receive("a", snapshot(truth, SLOT, 50))
+
+    assert document(view).sequence == truth.update_id(later)
 
 
 def test_what_the_collector_says_of_its_book_is_what_the_page_shows(truth: Book) -> None:
@@ -185,8 +219,11 @@ def test_a_market_without_a_book_says_so() -> None:
 
 def test_without_ids_only_one_collectors_changes_are_applied() -> None:
     view = MarketView("toy", LINK, BookRules(begins="stream"))
-    whole = {"bids_raw": raw([(10, 1), (9, 1)]), "asks_raw": raw([(12, 1), (13, 1)])}
-    view.receive("a", events.snapshot(0, LINK, at_ns=1, **whole))
+    whole: dict[str, Any] = {
+        "bids_raw": raw([(10, 1), (9, 1)]),
+        "asks_raw": raw([(12, 1), (13, 1)]),
+    }
+    view.receive("a", events.snapshot(0, symbol=LINK, at_ns=1, **whole))
     change = events.delta(None, None, LINK, at_ns=2, bids_raw=raw([(10, 5)]))
 
     view.receive("b", replace(change, bids_raw=raw([(10, 7)])))

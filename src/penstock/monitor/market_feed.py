@@ -31,8 +31,8 @@ _LEAD_NS = 10 * SECOND_NS
 """Changes are read from this long before a snapshot: a fetched one may be older than they are."""
 _MOST_REPLAYED_NS = 600 * SECOND_NS
 """The most time of changes that is applied to a snapshot before a book is shown."""
-_STARTS = 20
-"""How many snapshots are tried."""
+_STARTS = 32
+"""How many snapshots are looked at."""
 _STATUS_NS = SECOND_NS
 _LISTING_NS = 5 * SECOND_NS
 _UNLISTED_NS = SECOND_NS
@@ -184,17 +184,21 @@ class MarketFeed:
         """From when on to read a book's records; None and why, if none can be begun from."""
         deltas, snapshots, _ = book
         starts = [
-            event.received_at_ns
+            event
             for _, event in self._latest(snapshots, _STARTS)
             if isinstance(event, BookSnapshot) and can_begin(event, rules)
         ]
         if not starts:
             return None, "No snapshot of this book is recorded yet."
-        received_ns = starts[0]
         last_ns = max((event.received_at_ns for _, event in self._latest(deltas, 1)), default=0)
-        if last_ns - received_ns > _MOST_REPLAYED_NS:
-            age_s = (last_ns - received_ns) // SECOND_NS
+        earliest_ns = last_ns - _MOST_REPLAYED_NS
+        # A fetched one has the most levels; then come those that collectors record of their books.
+        deep = [each for each in starts if rules.numbered and each.source == "rest"]
+        usable = [each for each in (*deep, starts[0]) if each.received_at_ns >= earliest_ns]
+        if not usable:
+            age_s = (last_ns - starts[0].received_at_ns) // SECOND_NS
             return None, f"The last recorded snapshot is {age_s} s old: waiting for the next."
+        received_ns = usable[0].received_at_ns
         return received_ns - (_LEAD_NS if rules.begins != "frame" else 0), ""
 
     def _latest(self, stream: Stream, limit: int) -> list[tuple[str, Event]]:

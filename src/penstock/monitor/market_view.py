@@ -1,8 +1,8 @@
 """One market as its page shows it: records in, document out. Without a log and without a clock.
 
-The book is one of ``books``, kept in step as a collector keeps it. It begins from the last recorded
-snapshot; where a later one shows the same update, it replaces the levels, so that the known depth
-moves with the price.
+The book is one of ``books``, kept in step as a collector keeps it. It begins from a recorded
+snapshot. As the price moves, fewer of the levels that this one showed are near it: then the book
+continues from a later one.
 """
 
 from bisect import insort
@@ -40,6 +40,12 @@ _REMEMBERED = 4096
 _STATUS_OLD_MS = 15_000
 """Collectors write a status every three seconds."""
 _BEHIND_MS = 5_000
+_RECENT_DELTAS = 256
+"""Changes that are kept: a snapshot may be received after some that follow it."""
+_LEFT = (
+    "The price has left what the last recorded snapshot showed: levels may be missing until the"
+    " next one."
+)
 
 
 class CollectorView(NamedTuple):
@@ -67,6 +73,7 @@ class MarketView:
         self._rules = rules
         self._book: Book | None = None if rules is None else new_book(rules)
         self._book_slot = ""
+        self._recent: deque[BookDelta] = deque(maxlen=_RECENT_DELTAS)
         self._ends = Ends()
         self._book_ns = self._last_ns = 0
         self._tape: list[tuple[Place, TradeRow]] = []
@@ -87,6 +94,7 @@ class MarketView:
             case BookDelta() if self._book is not None:
                 if self._may_change(slot):
                     self._book_ns = max(self._book_ns, event.received_at_ns)
+                    self._recent.append(event)
                     self._book.receive(event)
             case BookSnapshot() if self._book is not None:
                 self._snapshot(self._book, slot, event)
@@ -111,8 +119,10 @@ class MarketView:
         self, interval: CandleInterval, collector: CollectorView | None, now_ms: int
     ) -> MarketDocument:
         """The market as of now."""
+        (bids, asks), is_known = self._shown()
         badge, why = self._badge(collector, now_ms)
-        bids, asks = self._shown()
+        if badge == "synced" and not is_known:
+            badge, why = "resyncing", _LEFT
         bid, ask = bids[0][0] if bids else None, asks[0][0] if asks else None
         spread = bps = None
         if bid is not None and ask is not None:
@@ -177,14 +187,19 @@ class MarketView:
                 if book.begin(snapshot):
                     self._book_slot = slot
                     self._ends = self._ends_of(snapshot)
-            elif self._rules.numbered:
-                # Of a book that is at the same update: it continues with the snapshot's levels.
-                audit = book.audit(1)
-                audit.receive(snapshot)
-                audit.finish(book)
-                audit.close()
+            elif self._rules.numbered and min(map(len, self._known_sides(book))) < MOST_LEVELS:
+                self._continue_from(snapshot, book.update_id)
         except MalformedLevels as error:
             book.invalidate(f"snapshot: {error}")
+
+    def _continue_from(self, snapshot: BookSnapshot, update_id: int) -> None:
+        """Replace the book by one that begins from a later snapshot, if that reaches as far."""
+        assert self._rules is not None
+        fresh = new_book(self._rules)
+        for delta in self._recent:
+            fresh.receive(delta)
+        if fresh.begin(snapshot) and fresh.update_id >= update_id:
+            self._book = fresh
 
     def _ends_of(self, snapshot: BookSnapshot) -> Ends:
         """Where a book ends that began from a snapshot and does not keep that itself."""
@@ -194,12 +209,22 @@ class MarketView:
         bids, asks = split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
         return Ends(Decimal(bids[-1][0]) if bids else None, Decimal(asks[-1][0]) if asks else None)
 
-    def _shown(self) -> Sides:
-        book = self._book
-        if book is None or book.levels is None:
+    def _known_sides(self, book: Book) -> Sides:
+        """The best levels, as far as they are known."""
+        if book.levels is None:
             return [], []
         ends = KnownDepth(1).ends(book).within(self._ends)
         return ends.known(book.levels.texts(MOST_LEVELS))
+
+    def _shown(self) -> tuple[Sides, bool]:
+        """The levels that are shown, and whether all of them are known."""
+        book = self._book
+        if book is None or book.levels is None:
+            return ([], []), True
+        every, known = book.levels.texts(MOST_LEVELS), self._known_sides(book)
+        if any(all_ and not some for all_, some in zip(every, known, strict=True)):
+            return every, False
+        return known, True
 
     def _candle(self, interval: CandleInterval, now_ms: int) -> CandleRow | None:
         chart = self._charts.get(interval)

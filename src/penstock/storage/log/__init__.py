@@ -191,9 +191,8 @@ class LogWriter(Protocol):
     def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         """Record the new events, all or none; return them with their numbers.
 
-        They are returned stream by stream, in the order of the events within each.
-
-        After a StorageError the next call opens the slot again and continues from what it holds.
+        They are returned stream by stream, in the order of the events within each. After a
+        StorageError the next call opens the slot again and continues from what it holds.
 
         Raises:
             StorageFull: the disk is full. Nothing was acknowledged.
@@ -337,17 +336,12 @@ class LogReader(Protocol):
         ...
 
     def shown(self, records: Sequence[Stored]) -> list[Stored]:
-        """The record that readers show in place of each of these records of one stream.
-
-        It is another record for a candle that another slot received first, or corrected.
+        """The record that readers show in place of each of these records of one stream: another
+        one for a candle that another slot received first, or corrected.
         """
         ...
 
-    def follower(self) -> LogFollower:
-        """Follow chosen streams. It is used instead of this reader's other methods, or between
-        them, and closed with this reader.
-        """
-        ...
+    def follower(self) -> LogFollower: ...
 
     def stats(self) -> list[SlotStats]: ...
 
@@ -402,5 +396,4 @@ def open_log(url: str) -> EventLog:
         meant = f" Did you mean {near[0]}:?" if near else ""
         problem = f"is not the URL of a log.{meant} It begins with {known}."
         raise ConfigError(url, problem=problem, origin="log URL")
-    backend = cast("_Backend", import_module(f"{__name__}.{scheme}"))
-    return backend.open_url(rest)
+    return cast("_Backend", import_module(f"{__name__}.{scheme}")).open_url(rest)

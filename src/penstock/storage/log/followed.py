@@ -16,7 +16,8 @@ class Followed(NamedTuple):
 
 
 class LogFollower(Protocol):
-    """The new records of chosen streams of all slots. Not thread-safe.
+    """The new records of chosen streams of all slots, by a reader that is used between its calls
+    only, and closed after it. Not thread-safe.
 
     A record that several slots hold is returned several times. One that this version cannot read
     is left out. Every method may raise StorageError.

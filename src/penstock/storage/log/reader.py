@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter
+from typing import cast
 
 from penstock.storage.log import (
     EVERYTHING,
@@ -37,6 +38,8 @@ from penstock.storage.log.key_values import KeyValues, Slots
 from penstock.storage.log.keys import SECOND_NS, Stream
 from penstock.storage.log.spans import Interval, Intervals
 
+_StreamsOf = Callable[[KeyValues], dict[Stream, int]]
+
 
 class _HeldSlots:
     """The slots as they were at one moment."""
@@ -47,6 +50,12 @@ class _HeldSlots:
     def current(self) -> dict[str, KeyValues]:
         return self._slots
 
+    def names(self) -> Collection[str]:
+        return self._slots.keys()
+
+    def follow(self, name: str) -> KeyValues:
+        return self._slots[name]
+
     def close(self) -> None: ...
 
 
@@ -54,11 +63,12 @@ class MergedReader:
     """All slots as one, on any ordered map of bytes."""
 
     def __init__(self, slots: Slots) -> None:
-        self._slots, self._streams_of = slots, find_streams
+        self._slots = slots
+        self._streams_of: _StreamsOf = find_streams
 
     def held(self) -> "MergedReader":
         found = MergedReader(_HeldSlots(self._slots.current()))
-        found._streams_of = cache(find_streams)
+        found._streams_of = cast("_StreamsOf", cache(find_streams))
         return found
 
     def slots(self) -> list[str]:

@@ -65,10 +65,10 @@ class Library:
         return f"{self.name}@{self.version}"
 
 
-def pinned(root: Path) -> list[Library]:
-    """Return the libraries that a source tree needs."""
+def pinned(root: Path, table: str = "vendor") -> list[Library]:
+    """Return the libraries that a source tree needs; its tests need others (`vendor-tests`)."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
-    return [Library(name, **each) for name, each in settings["tool"]["penstock"]["vendor"].items()]
+    return [Library(name, **each) for name, each in settings["tool"]["penstock"][table].items()]
 
 
 def is_complete(root: Path) -> bool:
@@ -90,7 +90,7 @@ def get_missing(root: Path) -> bool:
     if is_complete(root):
         return False
     libraries, folder = pinned(root), root / FOLDER
-    content = {name: body for one in libraries for name, body in _files_of(one).items()}
+    content = {name: body for one in libraries for name, body in files_of(one).items()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "MANIFEST").unlink(missing_ok=True)
     for old in folder.iterdir():
@@ -128,8 +128,12 @@ def _manifest(libraries: list[Library], folder: Path) -> dict[str, Any]:
     }
 
 
-def _files_of(one: Library) -> dict[str, bytes]:
-    """Return the content of the files that the console uses."""
+def files_of(one: Library) -> dict[str, bytes]:
+    """Return the content of the files of it that are used, from npm.
+
+    Raises:
+        NotFetched: npm cannot be run, or has other content than is pinned.
+    """
     archive = _fetched(one)
     digest = "sha512-" + b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != one.integrity:

@@ -15,11 +15,12 @@ import os
 import pkgutil
 import runpy
 import socket
+import subprocess
 import sys
 import termios
 import threading
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 LONGEST = 1 << 20
 
@@ -41,15 +42,6 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def read_from_files() -> None:
-    """Let simulators read their libraries from files, which tests keep."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.libraries import read_libraries_from_files  # noqa: PLC0415
-
-    del sys.path[0]
-    read_libraries_from_files()
-
-
 def read_libraries(words: list[str]) -> None:
     """Read what a simulator's markets share, before it starts: it is kept."""
     from penstock.simulator import registry  # noqa: PLC0415
@@ -66,6 +58,32 @@ def read_libraries(words: list[str]) -> None:
     gc.freeze()
 
 
+def fork_own_commands() -> None:
+    """Let this process fork the commands that it starts itself, from a copy of it as it is now."""
+    from tests.forked import Forked, use_server  # noqa: PLC0415
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        os.setsid()  # Ctrl-C is for the command alone
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        serve(theirs)
+        os._exit(0)
+    theirs.close()
+    use_server(ours)
+    execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def execute_or_fork(process: Any, args: Any, *given: Any) -> None:
+        if list(args[:3]) == [sys.executable, "-m", "penstock"]:
+            Forked._execute_child(process, args[1:], *given)
+        else:
+            execute(process, args, *given)
+
+    subprocess.Popen._execute_child = execute_or_fork  # type: ignore[attr-defined]
+
+
 def become(
     words: list[str],
     folder: str,
@@ -79,13 +97,16 @@ def become(
         os.close(stream)
     if new_session:
         os.setsid()
-        if os.isatty(0):  # Only with a controlling terminal is there a foreground.
+        # Only with a controlling terminal is there a foreground; another session may have it.
+        with contextlib.suppress(OSError):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     paths = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [path for path in paths if path and path not in sys.path]
+    if words[:3] == ["-m", "penstock", "demo"]:
+        fork_own_commands()
     match words:
         case ["-m", module, *rest]:
             sys.argv = [module, *rest]
@@ -131,13 +152,8 @@ def fork(connection: socket.socket, request: bytes, streams: list[int]) -> None:
         os.close(stream)
 
 
-def main() -> None:
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    gc.disable()
-    import_everything()
-    read_from_files()
-    gc.freeze()
-    gc.enable()
+def serve(connection: socket.socket) -> None:
+    """Fork what is asked for, until nobody is left to ask."""
     while True:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
         if not request:
@@ -146,6 +162,18 @@ def main() -> None:
         if words[:3] == ["-m", "penstock", "sim"]:
             read_libraries(words)
         fork(connection, request, streams)
+
+
+def main() -> None:
+    gc.disable()
+    import_everything()
+    sys.path[0] = str(Path(__file__).parents[1])
+    from tests.libraries import read_libraries_from_files  # noqa: PLC0415
+
+    read_libraries_from_files()
+    gc.freeze()
+    gc.enable()
+    serve(socket.socket(fileno=int(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,12 @@ def _adopt_orphans(adopt: bool) -> None:
     assert ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0) == 0
 
 
+def use_server(connection: socket.socket) -> None:
+    """Fork from another server, of which this process is the parent."""
+    global _server  # noqa: PLW0603
+    _server = functools.cache(lambda: connection)
+
+
 @functools.cache
 def _server() -> socket.socket:
     """A connection to the server of this process, which ends with it."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import sleep
 
 import pytest
 from hypothesis import given, settings
@@ -127,29 +128,26 @@ def test_a_secret_is_masked(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_once_and_what_was_lost_is_counted(tmp_path: Path) -> None:
     configure_logging("json")
     failures: list[str] = []
-    failed = threading.Event()
-
-    def fail(reason: str) -> None:
-        failures.append(reason)
-        failed.set()
-
     path = tmp_path / "logs" / f"{NAME}.jsonl"
     path.parent.mkdir()
     path.symlink_to("/dev/full")
-    with logs_kept(LogFile(tmp_path, lambda: NAME, 10**6, fail), "info"):
-        log_info("lost")
-        assert failed.wait(10)
-        log_info("lost too")
-        while path.is_symlink():
-            path.unlink()
+    file = LogFile(tmp_path, lambda: NAME, 10**6, failures.append)
+
+    def lose(event: str, lost: int) -> None:
+        log_info(event)
+        while file._dropped != lost:
+            sleep(0.001)
+
+    with logs_kept(file, "info"):
+        lose("lost", 1)
+        lose("lost too", 2)
+        path.unlink()
         log_info("kept")
 
     assert len(failures) == 1
     assert "No space left" in failures[0]
-    found = lines(tmp_path)
-    assert found[-1]["event"] == "LinesLost" or "kept" in {each["event"] for each in found}
-    kept = sum(each["event"] != "LinesLost" for each in found)
-    assert sum(int(str(each.get("count", 0))) for each in found) == 3 - kept
+    kept, lost = lines(tmp_path)
+    assert (kept["event"], lost["event"], lost["count"]) == ("kept", "LinesLost", 2)
 
 
 def test_a_disk_that_hangs_stops_nobody_and_the_queue_is_bounded(

@@ -158,7 +158,7 @@ def test_it_has_as_many_files_open_as_the_system_lets_it_have(tmp_path: Path) ->
     def allow_few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
 
-    words = ("sim", "--port", "0", "--json")
+    words = ("sim", "--port", "0", "--json", "--symbols", "1inch_usdt")
     with started(*words, folder=tmp_path, environment={}, before=allow_few) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -38,12 +38,13 @@ def test_lines_that_are_not_there_are_not_an_error(tmp_path: Path) -> None:
     assert "logs.keep_mb" in done.stderr
 
 
-def test_a_folder_that_cannot_be_read_is_an_error_in_one_line(tmp_path: Path) -> None:
-    write(tmp_path, "a.jsonl", line(1)).unlink()
-    (tmp_path / "logs" / "a.jsonl").mkdir()
+def test_what_is_no_log_file_is_left_out_and_a_wrong_option_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, "a.jsonl", line(1))
     (tmp_path / "logs" / "b.jsonl").symlink_to("b.jsonl")
+    (tmp_path / "logs" / "c.jsonl").mkdir()
 
-    assert invoke("logs", "--data-dir", str(tmp_path)).returncode == 0
+    done = invoke("logs", "--data-dir", str(tmp_path))
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
     assert invoke("logs", "--data-dir", str(tmp_path), "--level", "loud").returncode == 2
 
 

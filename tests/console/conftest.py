@@ -87,3 +87,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         at.serve()
         until(lambda: len(at.get("processes")["items"]) >= 4)
         yield at
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures of pages go: docs/screenshots if they are to be made anew."""
+    if not os.environ.get("PENSTOCK_TEST_SCREENSHOTS"):
+        return tmp_path_factory.mktemp("screenshots")
+    folder = Path(__file__).parents[2] / "docs" / "screenshots"
+    folder.mkdir(exist_ok=True)
+    return folder

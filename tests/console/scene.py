@@ -58,11 +58,11 @@ class Scene:
 
     def begin(self, name: str, *words: str) -> subprocess.Popen[str]:
         """Start a command, which is known by this name from then on."""
-        errors = (self.folder.parent / f"{name}.errors").open("a")
-        process = command(
-            words, env=self.environment, stdout=subprocess.PIPE, stderr=errors,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        with (self.folder.parent / f"{name}.errors").open("a") as errors:
+            process = command(
+                words, env=self.environment, stdout=subprocess.PIPE, stderr=errors,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
         self.processes[name] = process
         return process
 
@@ -84,7 +84,7 @@ class Scene:
 
     def kill(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGKILL)
-        self.processes[name].wait()
+        self.processes[name].communicate()
 
     def get(self, path: str, **query: str) -> Any:
         """A document of the API."""

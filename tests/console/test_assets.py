@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.console import ConsoleFiles
+from penstock.console import STATIC, ConsoleFiles
 
 PAGES = (
     "/",
@@ -130,6 +130,17 @@ async def test_large_files_are_compressed_for_those_who_accept_it(
     # A cache must not take one form for the other.
     assert (headers["ETag"] != plain["ETag"]) is compressed
     assert headers["Content-Length"] == str(len(body))
+
+
+async def test_every_file_of_the_console_is_served() -> None:
+    names = {path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*") if path.is_file()}
+    names.remove("vendor/MANIFEST")
+
+    assert "index.html" in names
+    for name in names:
+        status, headers, body = await ask(ConsoleFiles(), f"/assets/{name}")
+        assert (status, body) == (200, (STATIC / name).read_bytes()), name
+        assert headers["Content-Type"]
 
 
 async def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

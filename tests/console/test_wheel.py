@@ -13,7 +13,7 @@ import pytest
 from tests.console.vendor_script import ROOT
 from tests.waiting import PATIENCE_S
 
-FOLDER = Path("src/penstock/console/static/vendor")
+from penstock.console import STATIC
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,8 @@ def test_a_wheel_has_the_chart_libraries_with_licences(wheel: Path) -> None:
         for name in library["files"]:
             assert f"{folder}/{name}" in names
     assert f"{folder}/NOTICE.txt" in names
+    own = {path.relative_to(STATIC) for path in STATIC.rglob("*") if path.is_file()}
+    assert {f"penstock/console/static/{path.as_posix()}" for path in own} <= names
 
 
 def test_an_installed_wheel_serves_the_console_without_node(penstock: Path, tmp_path: Path) -> None:
@@ -61,7 +63,8 @@ def test_an_installed_wheel_serves_the_console_without_node(penstock: Path, tmp_
         try:
             assert process.stdout is not None
             address = json.loads(process.stdout.readline())["listening"]
-            manifest = json.loads((ROOT / FOLDER / "MANIFEST").read_text())
+            assert b"<!doctype html>" in _read(f"{address}/").lower()
+            manifest = json.loads((STATIC / "vendor" / "MANIFEST").read_text())
             for library in manifest.values():
                 for name, one in library["files"].items():
                     body = _read(f"{address}/assets/vendor/{name}")

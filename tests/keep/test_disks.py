@@ -70,8 +70,8 @@ async def test_on_a_full_disk_the_log_keeps_what_is_not_sealed(disk: Disk, world
 async def test_space_may_run_out_at_any_step(disk: Disk, world: World) -> None:
     keeper, written, failed = world.keeper(hot=3600, most=1), list[bytes](), 0
     for step in range(10):
-        first = step * 1000 + 1
-        world.append(trades(first, first + 999, age_ns=(200 - step) * HOUR_NS))
+        first = step * 400 + 1
+        world.append(trades(first, first + 399, age_ns=(200 - step) * HOUR_NS))
         written += [each for each in world.in_log(TRADES) if id_of(each) >= first]
         with disk.full(spare=step * 4096):
             await keeper.run_once()

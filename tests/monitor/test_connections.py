@@ -4,7 +4,7 @@ import platform
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -93,6 +93,7 @@ async def test_they_are_read_from_the_state_store_with_statuses_of_older_version
     await store.close()
 
 
+@example([[*range(50)]] * 120)
 @given(st.lists(st.lists(st.integers(0, 5_000), max_size=50), max_size=130))
 def test_what_a_process_reports_is_bounded_and_keeps_the_newest(times: list[list[int]]) -> None:
     reported = [

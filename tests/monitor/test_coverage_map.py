@@ -10,9 +10,11 @@ from penstock.coverage.model import Run, SlotCoverage
 from penstock.coverage.writing import write_coverage
 from penstock.monitor.cells import Columns
 from penstock.monitor.coverage_map import MapSeries, read_map
+from penstock.monitor.gaps import GapFilter, read_gaps
 from penstock.monitor.monitor import FleetMonitor
 from penstock.monitor.series import SeriesFilter, is_key
 from penstock.storage.state import StateStore, open_store
+from penstock.storage.state.schema import COVERAGE, GAPS
 
 from .test_gaps import gap
 
@@ -79,6 +81,15 @@ async def test_pages_have_every_series_once(store: StateStore, limit: int) -> No
     assert [each.share for each in shown][:3] == [1.0, 1.0, 0.0]
     only = SeriesFilter(channel="trades", symbol="eth_usdt")
     assert [each.cells for each in await every(store, limit, only)] == [".fgf......"]
+
+
+async def test_documents_of_a_newer_version_are_left_out(store: StateStore) -> None:
+    await write_coverage(store, [held("btc_usdt", (0, 3))])
+    place = {"exchange": "binance", "channel": "trades", "symbol": "btc_usdt"}
+    await store.insert_if_absent(COVERAGE, {"id": "new", **place, "by": "magic"})
+    await store.insert_if_absent(GAPS, {"id": "new", **place, "by": "magic", "state": "open"})
+    assert [each.cells for each in await every(store, 1)] == ["fff......."]
+    assert (await read_gaps(store, GapFilter(), 10)).items == []
 
 
 async def test_an_empty_store_has_an_empty_map(store: StateStore) -> None:

@@ -6,6 +6,7 @@ import platform
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.clock import ManualClock
 from penstock.connectors import ConnectorManager
@@ -72,6 +73,8 @@ async def test_waiting_requests_of_all_running_processes_are_added_up(store: Sta
     await write_process(store, "a", status("work-0", os.getpid(), gates=gates))
     await write_process(store, "b", status("work-1", os.getpid(), gates=gates))
     await write_process(store, "c", status("old", os.getpid()))
+    stopped = replace(status("work-2", os.getpid(), gates=gates), state="stopped")
+    await write_process(store, "d", stopped)
 
     [exchange] = (await limits(store, ConnectorManager(store))).exchanges
     assert exchange.waiting == 4

@@ -8,6 +8,7 @@ from tests.dataset.stored import dataset
 
 from penstock.coverage.model import GapRow
 from penstock.errors import NoData, NotCollected
+from penstock.market.events import Candle, Trade
 from penstock.market.symbol import Symbol
 from penstock.monitor import market_candles
 from penstock.monitor.candle_series import CandleSeries, Traded
@@ -21,7 +22,7 @@ MINUTE_MS = 60_000
 BTC = Symbol("BTC", "USDT")
 
 
-def trade(number: int, at_ms: int, price: str = "1", quantity: str = "1") -> events.Trade:
+def trade(number: int, at_ms: int, price: str = "1", quantity: str = "1") -> Trade:
     return events.trade(
         number, at_ns=at_ms * 1_000_000, received_at_ns=at_ms * 1_000_000, price_text=price,
         quantity_text=quantity,
@@ -36,7 +37,7 @@ def read(log: EventLog, interval: CandleInterval | None = "1m", **asked: int) ->
     return found
 
 
-def recorded(*found: events.Trade | events.Candle) -> EventLog:
+def recorded(*found: Trade | Candle) -> EventLog:
     log = open_log("memory:")
     writer = log.writer("a")
     for each in found:
@@ -62,7 +63,7 @@ trades = st.lists(
 
 @given(trades, st.sampled_from(["1s", "5s", "1m", "5m"]), st.integers(0, 1800), st.integers(0, 30))
 def test_they_are_those_of_all_trades_in_the_range(
-    found: list[events.Trade], interval: CandleInterval, since_s: int, length_s: int
+    found: list[Trade], interval: CandleInterval, since_s: int, length_s: int
 ) -> None:
     since_ms = NOW_MS - since_s * 1000
     until_ms = since_ms + length_s * MINUTE_MS

@@ -10,6 +10,7 @@ from tests import events
 from penstock.clock import ManualClock
 from penstock.collect.status import BookStatus, CollectorStatus, write_status
 from penstock.errors import NoData, NotCollected, StorageError, TooManyMarkets
+from penstock.market.events import BookDelta, BookSnapshot, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
 from penstock.monitor import market_live
@@ -57,18 +58,18 @@ async def markets(log: Counted, clock: ManualClock, tmp_path: Path) -> AsyncIter
     await found.close()
 
 
-def record(log: Counted, *found: events.Trade | events.BookDelta | events.BookSnapshot) -> None:
+def record(log: Counted, *found: Trade | BookDelta | BookSnapshot) -> None:
     writer = log.writer("collect-binance")
     writer.append(found)  # type: ignore[attr-defined]
     writer.close()  # type: ignore[attr-defined]
 
 
-def trade(number: int, symbol: Symbol = BTC, **fields: object) -> events.Trade:
+def trade(number: int, symbol: Symbol = BTC, **fields: object) -> Trade:
     at_ns = (NOW_MS + number) * 1_000_000
     return events.trade(number, symbol, "binance", at_ns=at_ns, received_at_ns=at_ns, **fields)
 
 
-def snapshot(update_id: int, at_ms: int = NOW_MS) -> events.BookSnapshot:
+def snapshot(update_id: int, at_ms: int = NOW_MS) -> BookSnapshot:
     at_ns = at_ms * 1_000_000
     return events.snapshot(update_id, BTC, "binance", received_at_ns=at_ns, **LEVELS)
 

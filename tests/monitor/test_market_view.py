@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 from msgspec.structs import replace
 from tests import events
 
@@ -41,7 +42,7 @@ def truth(market: Market) -> Book:
     return Book(market)
 
 
-def raw(levels: Sequence[Level]) -> events.Raw:
+def raw(levels: Sequence[Level]) -> Raw:
     return write_levels([(str(price), str(quantity)) for price, quantity in levels])
 
 
@@ -207,7 +208,7 @@ def test_a_fetched_book_without_ids_is_not_begun_from() -> None:
 def test_damaged_levels_leave_the_book_stale() -> None:
     view = MarketView("toy", LINK, RULES)
 
-    view.receive("a", events.snapshot(1, LINK, bids_raw=events.Raw(b'[["x","1"]]')))
+    view.receive("a", events.snapshot(1, LINK, bids_raw=Raw(b'[["x","1"]]')))
 
     assert document(view).badge == "resyncing"
 

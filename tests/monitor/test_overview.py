@@ -67,6 +67,22 @@ def test_the_light_says_what_is_wrong(
     assert bool(exchange.why) == (light != "ok")
 
 
+@pytest.mark.parametrize(
+    ("name", "exchange"),
+    [
+        ("collect-binance", "binance"),
+        ("collect-binance-b", "binance"),
+        ("fetch-ccxt-okx-2", "ccxt:okx"),
+    ],
+)
+def test_a_process_that_failed_at_its_start_has_its_exchange_in_its_name(
+    name: str, exchange: str
+) -> None:
+    failed = shown(seen(name, state="failed", problems=["no disk"]))
+    assert (failed.exchange, failed.light) == (exchange, "bad")
+    assert overview_of(OverviewInputs(NOW_MS, [seen("work-0")]), RateSampler()).exchanges == []
+
+
 def test_without_anything_there_is_an_empty_overview() -> None:
     empty = overview_of(OverviewInputs(NOW_MS), RateSampler())
     assert (empty.exchanges, empty.alerts, empty.rates) == ([], [], [])

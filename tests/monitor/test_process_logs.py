@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import StorageError
 from penstock.monitor import log_tails
 from penstock.monitor.process_logs import LogLine, LogQuery, read_logs
 
@@ -188,3 +189,16 @@ def test_files_are_closed(tmp_path: Path) -> None:
         read_logs(tmp_path, LogQuery(limit=1))
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "a.jsonl", line(1))
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("penstock.monitor.log_tails.os.open", refuse)
+    with pytest.raises(StorageError, match=r"logs/a\.jsonl: Permission denied"):
+        read_logs(tmp_path, LogQuery())

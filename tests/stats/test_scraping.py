@@ -108,7 +108,7 @@ def test_a_scrape_has_what_answers_and_says_what_does_not(tmp_path: Path) -> Non
             seen("tickers", tmp_path, 15, state="failed"),
             seen("fetch-a", tmp_path, 16, state="stopped"),
             seen("serve-1", tmp_path, PID),
-            seen("work-9", tmp_path, 17, host="elsewhere"),
+            seen("ingest-9", tmp_path, 17, host="elsewhere"),
         ]
         scraper = FleetScraper(tmp_path, timeout_s=0.2)
         begun = time.monotonic()
@@ -129,7 +129,7 @@ def test_a_scrape_has_what_answers_and_says_what_does_not(tmp_path: Path) -> Non
     down = {name for name, up in ups.items() if not up}
     assert down == {"bus", "tickers"}
     assert len(ups) == 8
-    assert 'process_scraped{kind="work",process="work-9"}' not in text, "it is out of reach"
+    assert 'process_scraped{kind="ingest",process="ingest-9"}' not in text, "it is out of reach"
     assert 'penstock_process_scraped{kind="keep",process="keep"} 0.0' in text
     assert 'penstock_process_scraped{kind="serve",process="serve-1"} 1.0' in text
     assert 'penstock_process_problems{kind="work",process="work-0"} 2.0' in text

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -57,10 +56,11 @@ class AppState:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop, so that event streams end."""
 
-    @cached_property
-    def live(self) -> LiveFeeds:
-        """The topics that are watched; closed with the server."""
-        return LiveFeeds(self.clock)
+    live: LiveFeeds = field(init=False)
+    """The topics that are watched; closed with the server."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "live", LiveFeeds(self.clock))
 
     @property
     def store(self) -> StateStore:

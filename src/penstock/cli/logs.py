@@ -12,7 +12,6 @@ from penstock.cli.context import read_settings
 from penstock.cli.instants import day_and_time
 from penstock.cli.options import DataOption, JsonOption, SecondsOption, note, say
 from penstock.clock import SystemClock, wait_for
-from penstock.errors import StorageError
 from penstock.monitor.log_follower import LogFollower
 from penstock.monitor.process_logs import Level, LogFilter, LogLine, LogQuery, read_logs
 from penstock.runtime.stopping import stop_after, stop_on_signals
@@ -48,19 +47,14 @@ def logs(
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     folder = Path(settings.collect.data_dir)
     query = LogQuery(level=level, process=process, text=text, limit=lines)
-    try:
-        # Before the newest lines are read: what is written meanwhile is printed twice, not lost.
-        follower = LogFollower(folder, LogFilter(query)) if follow else None
-        found = _newest(folder, query)
-        _print(found, as_json)
-        if follower is not None:
-            asyncio.run(_follow(follower, seconds, as_json))
-        elif not found:
-            note(
-                f"No such line in {folder / 'logs'}. Processes keep them unless logs.keep_mb is 0."
-            )
-    except OSError as error:
-        raise StorageError(str(folder / "logs"), error.strerror or str(error)) from error
+    # Before the newest lines are read: what is written meanwhile is printed twice, not lost.
+    follower = LogFollower(folder, LogFilter(query)) if follow else None
+    found = _newest(folder, query)
+    _print(found, as_json)
+    if follower is not None:
+        asyncio.run(_follow(follower, seconds, as_json))
+    elif not found:
+        note(f"No such line in {folder / 'logs'}. Processes keep them unless logs.keep_mb is 0.")
 
 
 def _newest(folder: Path, query: LogQuery) -> list[LogLine]:

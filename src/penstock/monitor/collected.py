@@ -31,7 +31,7 @@ async def collected_from(documents: AsyncIterable[Document]) -> Collected:
     async for each in documents:
         market = each["exchange"], each["symbol"]
         channels.setdefault(market, set()).add(each["channel"])
-        for _, _, _, until_ms in each["runs"][-1:]:
+        for _, _, _, until_ms in each.get("runs", [])[-1:]:
             latest[market] = max(until_ms, latest.get(market, 0))
     return Collected(
         items=[

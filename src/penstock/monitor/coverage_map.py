@@ -8,7 +8,14 @@ from msgspec import Struct
 from penstock.coverage.ledger import by_series
 from penstock.coverage.model import GapRow, SlotCoverage, as_coverage, as_gap
 from penstock.monitor.cells import Columns, row_of
-from penstock.monitor.series import SeriesFilter, SeriesKey, key_of, read_ordered, unified
+from penstock.monitor.series import (
+    SeriesFilter,
+    SeriesKey,
+    key_of,
+    read_ordered,
+    readable,
+    unified,
+)
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore
 from penstock.storage.state.schema import COVERAGE, GAPS
@@ -82,7 +89,9 @@ async def _read_page(
     series: set[Stream] = set()
     coverage: list[SlotCoverage] = []
     async for document in read_ordered(store, COVERAGE, wanted, after):
-        found = as_coverage(document)
+        found = readable(as_coverage, document)
+        if found is None:
+            continue
         if found.stream not in series and len(series) > limit:
             break
         series.add(found.stream)
@@ -91,7 +100,9 @@ async def _read_page(
     gaps: list[GapRow] = []
     of_gaps: set[Stream] = set()
     async for document in read_ordered(store, GAPS, wanted, after):
-        gap = as_gap(document)
+        gap = readable(as_gap, document)
+        if gap is None:
+            continue
         # Those of series without coverage count too.
         if (end is not None and gap.stream > end) or (
             gap.stream not in of_gaps and len(of_gaps) > limit

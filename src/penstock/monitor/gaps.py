@@ -10,7 +10,7 @@ from penstock.coverage.ledger import pieces, visible
 from penstock.coverage.model import By, GapRow, GapState, Origin, as_gap
 from penstock.errors import UnknownGap
 from penstock.ingest.gap_fill import why_not
-from penstock.monitor.series import SeriesFilter, unified
+from penstock.monitor.series import SeriesFilter, readable, unified
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import Document, Query, StateStore
 from penstock.storage.state.documents import Condition
@@ -151,9 +151,9 @@ async def find_gap(store: StateStore, id_: str) -> GapRow:
     if not is_part or not position.isdecimal():
         row_id, position = id_, ""
     document = await store.get(GAPS, row_id)
-    if document is None:
+    row = None if document is None else readable(as_gap, document)
+    if row is None:
         raise UnknownGap(id_)
-    row = as_gap(document)
     at = int(position) if position else row.first
     for found, part in _parts([row, *await _above(store, [row])]):
         if found.id == row.id and part.first <= at <= part.last:
@@ -183,7 +183,8 @@ async def _rows(store: StateStore, query: Query, after: str | None = None) -> As
         last = msgspec.json.decode(after, type=_Place)._asdict()
     while page := await store.find(GAPS, query, _ORDER, limit=_PAGE, after=last):
         for document in page:
-            yield as_gap(document)
+            if (row := readable(as_gap, document)) is not None:
+                yield row
         if len(page) < _PAGE:
             return
         last = page[-1]

@@ -26,7 +26,7 @@ from penstock.monitor.processes import Processes, processes_of, readings_of
 from penstock.monitor.rates import POINT_MS, RateSampler
 from penstock.monitor.series import SeriesFilter, read_ordered
 from penstock.monitor.storage import Storage, read_local_backups, storage_of
-from penstock.runtime.status import SeenProcess, read_processes
+from penstock.runtime.status import SeenProcess, looked_up, read_processes
 from penstock.stats.alert_store import read_recent_alerts
 from penstock.stats.statistics import StorageStatistics, read_statistics
 from penstock.storage.state import StateStore
@@ -141,7 +141,7 @@ class FleetMonitor:
             await clock.sleep(POINT_MS / 1000)
 
     async def _observed(self, store: StateStore) -> tuple[list[SeenProcess], int]:
-        seen, now_ms = await read_processes(store), await store.now_ms()
+        seen, now_ms = looked_up(await read_processes(store)), await store.now_ms()
         self.rates.observe(readings_of(seen), now_ms)
         return seen, now_ms
 

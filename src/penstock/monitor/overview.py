@@ -1,6 +1,7 @@
 """The overview of a fleet: each exchange, the totals, the disk, the last backup, the alerts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from msgspec import Struct
 
 from penstock import __version__
 from penstock.backup.outcome import BackupOutcome
+from penstock.exchanges import registry
 from penstock.monitor.lights import ExchangeFacts, Light, light_of
 from penstock.monitor.rates import Point, RateSampler
 from penstock.resilience.breaker import Breaker, Phase
@@ -185,8 +187,15 @@ def exchanges_of(seen: SeenProcess) -> list[str]:
     status = seen.status
     if status.exchanges or status.kind not in ("collect", "fetch"):
         return [each.exchange for each in status.exchanges]
-    _, _, exchange = status.name.partition("-")
+    exchange, *rest = status.name.split("-")[1:] or [""]
+    if rest and exchange in _families():
+        exchange += f"{registry.SEPARATOR}{rest[0]}"
     return [exchange] if exchange else []
+
+
+@cache
+def _families() -> list[str]:
+    return registry.families()
 
 
 def _exchange(

@@ -15,7 +15,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from penstock.errors import StorageError
 from penstock.monitor.log_tails import HEAD, Tail, open_tails
+from penstock.telemetry.log_file import FOLDER
 from penstock.telemetry.printable import printable_json
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -112,20 +114,31 @@ def read_logs(folder: Path, query: LogQuery) -> LogPage:
 
     Raises:
         ValueError: ``after`` is not the ``next`` of a page.
-        OSError: a file cannot be read.
+        StorageError: a file cannot be read.
     """
     after = None if query.after is None else _position(query.after)
+    try:
+        with ExitStack() as stack:
+            return _page(open_tails(folder, stack, query.process), query, after)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def unreadable(folder: Path, error: OSError) -> StorageError:
+    """The error for log files that cannot be read."""
+    return StorageError(error.filename or str(folder / FOLDER), error.strerror or str(error))
+
+
+def _page(tails: Sequence[Tail], query: LogQuery, after: _Position | None) -> LogPage:
     items: list[LogLine] = []
     last, more, wanted = after, False, LogFilter(query)
-    with ExitStack() as stack:
-        tails = open_tails(folder, stack, query.process)
-        for found in merge(*(_lines(tail, after) for tail in tails), key=_key, reverse=True):
-            if len(items) >= query.limit or (last is not after and _scanned(tails) > MOST_SCANNED):
-                more = True
-                break
-            last = _after(last, found)
-            if (line := wanted.read(found.process, found.line)) is not None:
-                items.append(line)
+    for found in merge(*(_lines(tail, after) for tail in tails), key=_key, reverse=True):
+        if len(items) >= query.limit or (last is not after and _scanned(tails) > MOST_SCANNED):
+            more = True
+            break
+        last = _after(last, found)
+        if (line := wanted.read(found.process, found.line)) is not None:
+            items.append(line)
     return LogPage(items=items, next=_token(last) if more and last is not None else None)
 
 

@@ -1,7 +1,9 @@
 """Finds series in the ledger: by name, in order, page by page."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from penstock.errors import MalformedSymbol
 from penstock.market.symbol import Symbol
@@ -11,6 +13,8 @@ from penstock.storage.state.schema import Table
 
 _ORDER = ("exchange", "channel", "symbol")
 _PAGE = 500
+
+T = TypeVar("T")
 
 SeriesKey = str
 """The exchange, channel and slug of a series as one text; none of them contains a space."""
@@ -33,6 +37,14 @@ class SeriesFilter(NamedTuple):
 def key_of(series: Sequence[str]) -> SeriesKey:
     """The key of a series, with which the next page begins."""
     return " ".join(series)
+
+
+def readable(convert: Callable[[Document], T], document: Document) -> T | None:
+    """What a document means; None if a newer version wrote it and it cannot be read."""
+    try:
+        return convert(document)
+    except msgspec.ValidationError:
+        return None
 
 
 def is_key(text: str) -> bool:

@@ -125,9 +125,9 @@ class Process:
     ) -> None:
         try:
             await self._end_tasks()
-            self._ended = self._last_report(error)
             if self._log_file is not None and isinstance(error, Exception):
                 self._log_file.note_end(error)
+            self._ended = self._last_report(error)
             await asyncio.gather(self._stored.finish(), self._live.finish())
         finally:
             with suppress(Exception):  # the store may be away; the process ends all the same

@@ -115,22 +115,12 @@ def component_of(id_: str, name: str) -> str:
     return f"{blake2b(id_.encode(), digest_size=8).hexdigest()}/{name}"
 
 
-def _short(status: ProcessStatus) -> ProcessStatus:
-    return replace(
-        status,
-        problems=status.problems[:1],
-        children=[],
-        published={},
-        exchanges=[],
-        connections=[],
-        gates={},
-    )
-
-
 def _params(found: Identified) -> dict[str, Any]:
     """The status as parameters of an entry, without details if they are too many."""
-    status = found.status
-    for each in (status, _short(status)):
+    # Connections and requests are read from the state store only: they would be too many.
+    status = replace(found.status, connections=[], gates={})
+    shorter = replace(status, problems=status.problems[:1], children=[], published={}, exchanges=[])
+    for each in (status, shorter):
         params = {"id": found.id, "status": msgspec.to_builtins(each)}
         if len(msgspec.json.encode(params)) <= LARGEST_PARAMS:
             return params

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.connectors.limits import GateReport
 from penstock.errors import mask_urls
@@ -212,6 +213,14 @@ def merged(*found: Iterable[SeenProcess]) -> list[SeenProcess]:
         if known is None or each.silent_ms < known.silent_ms:
             latest[each.id] = each
     return _sorted(latest.values())
+
+
+def looked_up(found: Iterable[SeenProcess]) -> list[SeenProcess]:
+    """The same processes, of which those that run are not looked up again by ``gone``."""
+    return [
+        each if each.gone else each._replace(status=replace(each.status, identity=""))
+        for each in found
+    ]
 
 
 def _sorted(found: Iterable[SeenProcess]) -> list[SeenProcess]:

@@ -108,15 +108,14 @@ class LogFile(logging.Handler):
                 dropped, self._dropped = self._dropped, 0
                 is_last = self._closing
             if self._name():
-                if dropped:
-                    lines.append(self._line(_record(logging.WARNING, "LinesLost", count=dropped)))
-                self._write(lines)
+                self._write(lines, dropped)
             if is_last:
                 if self._file is not None:
                     self._file.close()
                 return
 
-    def _write(self, lines: Iterable[bytes]) -> None:
+    def _write(self, lines: deque[bytes], dropped: int) -> None:
+        """Write lines, and how many were dropped before them."""
         if self._file is None:
             path = self._folder / (quote(self._name(), safe="") + SUFFIX)
             self._file = RotatedFile(path, self._most_bytes)
@@ -125,10 +124,12 @@ class LogFile(logging.Handler):
             while left:
                 self._file.append(left[0])
                 left.popleft()
+            if dropped:
+                self._file.append(self._line(_record(logging.WARNING, "LinesLost", count=dropped)))
             self._is_failing = False
         except OSError as error:
             with self._changed:
-                self._dropped += sum(batch.count(b"\n") for batch in left)
+                self._dropped += dropped + sum(batch.count(b"\n") for batch in left)
             if not self._is_failing:
                 self._is_failing = True
                 self._failed(str(error))

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.libraries import library
 
 from penstock.simulator.kraken import times
 from penstock.simulator.kraken.instrument import Instrument
-from penstock.simulator.market.shapes import RATES, Library
+from penstock.simulator.market.shapes import RATES
 
 
 def test_every_trade_has_an_instant_of_its_own_in_order(
@@ -49,7 +50,8 @@ def test_the_first_trade_after_an_instant_is_found(
 
 @pytest.mark.parametrize("rate", RATES)
 def test_no_millisecond_of_any_market_is_too_full(rate: int) -> None:
-    most = max(max(Counter(minute.at_ms).values(), default=0) for minute in Library(rate).minutes)
+    minutes = library(rate, coarse=False).minutes
+    most = max(max(Counter(minute.at_ms).values(), default=0) for minute in minutes)
 
     assert most <= times.MOST_AT_ONCE
 

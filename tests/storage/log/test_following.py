@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests import events
 
+from penstock.market.events import Event, Trade
 from penstock.market.symbol import Symbol
 from penstock.storage.log import EventLog, LogReader, open_log
 from penstock.storage.log.keys import Stream
@@ -19,7 +20,12 @@ BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 TRADES = Stream("toy", "trades", BTC.slug)
 
 
-def trade(number: int, received_ns: int, symbol: Symbol = BTC) -> events.Trade:
+def id_of(event: Event) -> int:
+    assert isinstance(event, Trade)
+    return event.id
+
+
+def trade(number: int, received_ns: int, symbol: Symbol = BTC) -> Trade:
     return events.trade(number, symbol, received_at_ns=received_ns)
 
 
@@ -42,10 +48,10 @@ def test_it_begins_at_a_time_and_goes_on(log: EventLog, reader: LogReader) -> No
     follower = reader.follower()
     follower.follow(TRADES, NOON + 7 * SECOND_NS)
 
-    assert [each.event.id for each in follower.new(0)] == [7, 8, 9]
+    assert [id_of(each.event) for each in follower.new(0)] == [7, 8, 9]
     assert follower.new(1) == []
     writer.append([trade(10, NOON + 10 * SECOND_NS), trade(11, NOON, ETH)])
-    assert [(each.slot, each.event.id) for each in follower.new(SECOND_NS)] == [("a", 10)]
+    assert [(each.slot, id_of(each.event)) for each in follower.new(SECOND_NS)] == [("a", 10)]
     follower.forget([TRADES])
     writer.append([trade(12, NOON + 12 * SECOND_NS)])
     assert follower.new(2 * SECOND_NS) == []
@@ -60,7 +66,7 @@ def test_a_record_with_a_lower_id_than_the_last_is_new(log: EventLog, reader: Lo
 
     writer.append([trade(50, NOON + 1)])
 
-    assert [each.event.id for each in follower.new(SECOND_NS)] == [50]
+    assert [id_of(each.event) for each in follower.new(SECOND_NS)] == [50]
 
 
 def test_a_slot_and_a_stream_that_appear_later_are_found_within_a_second(
@@ -85,7 +91,7 @@ def test_a_slot_with_news_is_read_every_time(log: EventLog, reader: LogReader) -
 
     for n in range(2, 9):
         writer.append([trade(n, NOON + n)])
-        assert [each.event.id for each in follower.new(n)] == [n]
+        assert [id_of(each.event) for each in follower.new(n)] == [n]
 
 
 def test_a_slot_that_was_replaced_is_followed_from_the_latest_record(tmp_path: Path) -> None:
@@ -102,7 +108,7 @@ def test_a_slot_that_was_replaced_is_followed_from_the_latest_record(tmp_path: P
     for n in (8, 9, 10, 11):
         writer.append([trade(n, NOON + n * SECOND_NS)])
 
-    found = [each.event.id for each in follower.new(SECOND_NS)]
+    found = [id_of(each.event) for each in follower.new(SECOND_NS)]
 
     assert found in ([9, 10, 11], [10, 11])
     reader.close()
@@ -136,10 +142,10 @@ def test_every_record_of_a_followed_stream_comes_once(
             at_ns += pause * SECOND_NS // 2
             batch.append(trade(number, at_ns, ETH if other else BTC))
         new = writers[slot].append(batch)
-        recorded += [(slot, each.event.id) for each in new if each.stream == TRADES]  # type: ignore[attr-defined]
+        recorded += [(slot, id_of(each.event)) for each in new if each.stream == TRADES]
         if looks:
             now_ns += SECOND_NS // 10
-            found += [(slot, event.id) for _, slot, event in follower.new(now_ns)]  # type: ignore[attr-defined]
-    found += [(slot, event.id) for _, slot, event in follower.new(now_ns + SECOND_NS)]  # type: ignore[attr-defined]
+            found += [(slot, id_of(event)) for _, slot, event in follower.new(now_ns)]
+    found += [(slot, id_of(event)) for _, slot, event in follower.new(now_ns + SECOND_NS)]
 
     assert sorted(found) == sorted(recorded)

@@ -72,7 +72,7 @@ export function mount(root, ctx) {
     if (reasons.dataset.form === form) return;
     reasons.dataset.form = form;
     if (!sorted.length) {
-      replace(reasons, emptyState({ title: "No connection was closed", text: "Connections that are lost or replaced are counted here, with the reason." }));
+      replace(reasons, h("li", {}, emptyState({ title: "No connection was closed", text: "Connections that are lost or replaced are counted here, with the reason." })));
       return;
     }
     replace(reasons, ...sorted.map(([reason, times]) => {

@@ -42,7 +42,7 @@ export function mount(root, ctx) {
     },
   }, "Show");
   const form = h("form", { class: "card login", "data-form": "login", onsubmit: (/** @type {Event} */ event) => (event.preventDefault(), void signIn()) },
-    h("div", { class: "login-head" }, logo(), h("h2", {}, "Sign in to penstock")),
+    h("div", { class: "login-head" }, logo(), h("h1", {}, "Sign in to penstock")),
     h("label", { class: "field", for: "token" }, "Token"),
     h("div", { class: "login-token" }, token, shown),
     problem, wait, button,

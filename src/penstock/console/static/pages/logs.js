@@ -20,6 +20,7 @@ const MOST_FOUND = 5000;
 const PAGE = 500;
 const MOST_PAGES = 20;
 const NEAR_PX = 24;
+const OVERLAP_PX = 60;
 const KINDS = /** @type {Record<string, import("../parts/badge.js").Kind>} */ ({ debug: "off", info: "info", warning: "warning", error: "bad", critical: "bad" });
 
 /**
@@ -175,7 +176,8 @@ export function mount(root, ctx) {
       setFollow(false);
       const height = list.scrollHeight;
       show();
-      list.scrollTop += list.scrollHeight - height;
+      // The newest of them are in view, above the line that was the first until now.
+      list.scrollTop = list.scrollHeight - height - list.clientHeight + OVERLAP_PX;
     } catch (error) {
       ctx.toast(error instanceof Error ? error.message : String(error), "bad");
     } finally {

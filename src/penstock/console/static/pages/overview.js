@@ -206,7 +206,7 @@ function diskPart() {
       replace(facts,
         ...fact("Used", disk ? `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)} (${percent(share, 0)})` : "not measured yet"),
         ...fact("Full", disk?.days_left === null || disk?.days_left === undefined ? "not known yet" : disk.days_left > 999 ? "not within years" : `in about ${count(Math.floor(disk.days_left))} days`),
-        ...fact("Last backup", backup ? time(backup.at_ms) : h("span", {}, "none: ", h("code", {}, "penstock backup create"))),
+        ...fact("Last backup", backup ? time(backup.at_ms) : h("span", {}, "none: ", h("code", {}, "penstock backup run"))),
         ...(backup ? fact("Result", badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad")) : []),
         ...fact("Restore tried", backup?.rehearsed_at_ms ? time(backup.rehearsed_at_ms, ago(backup.rehearsed_at_ms, at)) : "never"),
         ...(backup?.message ? fact("Said", backup.message) : []));

@@ -67,7 +67,8 @@ export function mount(root, ctx) {
   /** @param {any} now @param {any[]} found */
   function showStats(now, found) {
     const growth = now.datasets.map((/** @type {any} */ one) => one.per_day_bytes).filter((/** @type {any} */ one) => one !== null);
-    stats.total.update({ value: bytes(total + (now.log?.bytes ?? 0)), note: `${bytes(now.log?.bytes ?? null)} of it in the log` });
+    const isMeasured = now.log !== null || now.datasets.length > 0;
+    stats.total.update({ value: isMeasured ? bytes(total + (now.log?.bytes ?? 0)) : UNKNOWN, note: isMeasured ? `${bytes(now.log?.bytes)} of it in the log` : "measured by a keeper: penstock keep" });
     stats.perDay.update({ value: growth.length ? bytes(growth.reduce((/** @type {number} */ sum, /** @type {number} */ one) => sum + one, 0)) : UNKNOWN, unit: growth.length ? "per day" : "", note: growth.length ? "" : "known after some hours" });
     const days = found[0]?.days_left ?? null;
     stats.days.update({ value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left", note: found[0] ? `${bytes(found[0].free_bytes)} free` : "not measured yet", kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "" });

@@ -1,0 +1,190 @@
+"""Every page in a real browser, on a demo that runs: what it shows is what the API says."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from tests.console.axe import violations
+from tests.console.conftest import Visit, visiting
+from tests.console.scene import Scene, until
+
+PAGES = (
+    "overview", "market/binance/BTC%2FUSDT", "coverage", "jobs", "limits", "connections",
+    "processes", "storage", "logs", "config",
+)  # fmt: skip
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def look(page: Page, demo: Scene, path: str) -> None:
+    """Open a page, and wait until it shows data."""
+    page.goto(f"{demo.url}/{'' if path == 'overview' else path}")
+    expect(page.locator("#live")).to_have_attribute("data-live", "live")
+    expect(page.locator("main")).to_have_attribute("data-ready", "true")
+
+
+def field(where: Page | Locator, name: str) -> Locator:
+    return where.locator(f'[data-field="{name}"]').first
+
+
+def number(where: Page | Locator, name: str) -> float:
+    """A number as it is shown; 1.2 k is 1200."""
+    text = field(where, name).inner_text()
+    found = re.search(r"([\d,]+(?:\.\d+)?)\s*(k|M)?", text)
+    assert found, text
+    scale = {"k": 1e3, "M": 1e6}.get(found[2] or "", 1.0)
+    return float(found[1].replace(",", "")) * scale
+
+
+def test_the_overview_equals_the_api(page: Page, demo: Scene) -> None:
+    look(page, demo, "overview")
+    told = until(lambda: (found := demo.get("overview"))["totals"]["messages_per_s"] and found)
+    for exchange in told["exchanges"]:
+        row = page.locator(f'[data-table=exchanges] tr[data-row="{exchange["exchange"]}"]')
+        expect(row).to_have_attribute("data-light", "ok")
+        expect(field(row, "markets")).to_have_text(str(exchange["markets"]))
+        expect(field(row, "gaps_open")).to_have_text(str(exchange["gaps_open"]))
+        up, connections = exchange["connections_up"], exchange["connections"]
+        expect(field(row, "connections")).to_have_text(f"{up} / {connections}")
+    assert int(number(page, "processes")) == told["totals"]["processes"]
+    expect(field(page, "messages_per_s")).not_to_have_text("–")
+    # Rates change from second to second.
+    rate = demo.get("overview")["totals"]["messages_per_s"]
+    assert number(page, "messages_per_s") == pytest.approx(rate, rel=0.5)
+
+
+def test_a_market_moves_and_equals_the_api(page: Page, demo: Scene) -> None:
+    look(page, demo, "market/binance/BTC%2FUSDT")
+    expect(field(page, "badge")).to_have_text("synced")
+    expect(page.locator("[data-trade]").first).to_be_visible()
+    assert int(page.locator("[data-chart=candles]").get_attribute("data-candles") or 0) >= 1
+    sequence = field(page, "sequence").inner_text()
+    expect(field(page, "sequence")).not_to_have_text(sequence)
+    told = demo.get("market/binance/BTC/USDT")
+    assert number(page, "bid") == pytest.approx(float(told["bid"]), rel=0.01)
+    assert number(page, "bid") < number(page, "ask")
+    shown = page.locator("[data-trade]").first.get_attribute("data-trade")
+    stored = demo.get("trades", exchange="binance", symbol="BTC/USDT", since="-1m", limit="10000")
+    assert int(shown or 0) >= min(each["id"] for each in stored["items"])
+
+
+def test_a_paused_job_is_paused_in_the_store(page: Page, demo: Scene) -> None:
+    job = demo.post(
+        "jobs",
+        {
+            "exchange_id": "binance", "type": "ohlcv_incremental", "symbol": "BTC/USDT",
+            "timeframe": "1h", "schedule": {"mode": "interval", "interval_ms": 3_600_000},
+        },
+    )  # fmt: skip
+    look(page, demo, "jobs")
+    row = page.locator(f'tr[data-job-id="{job["id"]}"]')
+    row.locator("button[data-action=pause]").click()
+    expect(row).to_have_attribute("data-status", "paused")
+    assert demo.get(f"jobs/{job['id']}")["status"] == "paused"
+    row.locator("button[data-action=resume]").click()
+    expect(row).to_have_attribute("data-status", "active")
+    assert demo.get(f"jobs/{job['id']}")["status"] == "active"
+    look(page, demo, f"jobs/{job['id']}")
+    history = page.locator("[data-card=history] li[data-event]")
+    expect(history.filter(has_text="paused").first).to_be_visible()
+    said = [each["what"] for each in demo.get(f"jobs/{job['id']}/events")]
+    assert sorted(said) == sorted(each.get_attribute("data-event") or "" for each in history.all())
+
+
+def test_limits_connections_and_processes_equal_the_api(page: Page, demo: Scene) -> None:
+    look(page, demo, "limits")
+    for item in demo.get("limits")["items"]:
+        card = page.locator(f'[data-exchange="{item["exchange"]}"]')
+        gauge = card.locator(f'[data-window="{item["window"]}"]')
+        assert int(number(gauge, "limit")) == item["limit"]
+    look(page, demo, "connections")
+    told = demo.get("connections")["items"]
+    assert page.locator("tr[data-connection]").count() == len(told) >= 2
+    look(page, demo, "processes")
+    names = {each["name"] for each in demo.get("processes")["items"]}
+    shown = page.locator("tr[data-process]").all()
+    assert {each.get_attribute("data-process") for each in shown} == names
+
+
+def test_storage_logs_and_config_equal_the_api(page: Page, demo: Scene) -> None:
+    look(page, demo, "logs")
+    expect(page.locator("[data-list=logs] li[data-level]").first).to_be_visible()
+    look(page, demo, "config")
+    expect(page.locator("tr[data-setting]").first).to_be_visible()
+    rows = {
+        each.get_attribute("data-setting"): each for each in page.locator("tr[data-setting]").all()
+    }
+    for item in demo.get("config")["items"]:
+        if item["name"] in rows:
+            expect(field(rows[item["name"]], "origin")).to_contain_text(item["origin"].split()[0])
+    assert len(rows) > 10
+    look(page, demo, "storage")
+    for each in demo.get("storage")["datasets"]:
+        expect(page.locator(f'tr[data-dataset="{each["name"]}"]')).to_be_visible()
+
+
+def test_no_request_leaves_the_origin(visit: Visit, demo: Scene) -> None:
+    for path in PAGES:
+        look(visit.page, demo, path)
+    outside = [url for url in visit.requests if not url.startswith(demo.url)]
+    assert not outside
+    weight = sum(
+        visit.page.evaluate(
+            "performance.getEntriesByType('resource').map((each) => each.decodedBodySize)"
+        )
+    )
+    assert weight <= 400_000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_assistive_technology_can_use_every_page(
+    browser: Browser, demo: Scene, scheme: str
+) -> None:
+    with visiting(
+        browser, color_scheme=scheme, viewport={"width": 1360, "height": 900}, bypass_csp=True
+    ) as visit:
+        found = {}
+        for path in PAGES:
+            look(visit.page, demo, path)
+            found |= {f"{path}: {each}": why for each, why in violations(visit.page).items()}
+        assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"),
+    [("light", "light", 1360), ("dark", "dark", 1360), ("phone", "dark", 390)],
+)
+def test_pages_fit_and_screenshots_are_written(
+    browser: Browser, demo: Scene, screenshots: Path, name: str, scheme: str, width: int
+) -> None:
+    with visiting(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as visit:
+        for path in PAGES:
+            look(visit.page, demo, path)
+            over = visit.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert over <= 0, f"{path} is {over} pixels too wide"
+            visit.page.screenshot(path=screenshots / f"{path.split('/')[0]}-{name}.png")
+
+
+def test_a_killed_server_is_shown_at_once_and_the_page_recovers(visit: Visit, demo: Scene) -> None:
+    visit.expected = ("WebSocket", "Failed to load resource", "ERR_CONNECTION_REFUSED")
+    look(visit.page, demo, "overview")
+    port = demo.url.rpartition(":")[2]
+    try:
+        demo.kill("serve")
+        killed_s = time.monotonic()
+        banner = visit.page.locator("#banner[data-banner=offline]")
+        expect(banner).to_be_visible()
+        shown_s = time.monotonic() - killed_s
+    finally:
+        demo.serve(port)
+    begun_s = time.monotonic()
+    expect(visit.page.locator("#live")).to_have_attribute("data-live", "live")
+    live_s = time.monotonic() - begun_s
+    # A second and ten on a machine that has nothing else to do.
+    assert shown_s < 5, shown_s
+    assert live_s < 20, live_s

@@ -42,6 +42,7 @@ export function mount(root, ctx) {
   let filter = "";
   let changedMs = -1;
   let isFirst = true;
+  let isStale = false;
   /** @type {AbortController | null} */
   let loading = null;
 
@@ -108,9 +109,15 @@ export function mount(root, ctx) {
     else if (place.exchange) go({ exchange: null, symbol: null, channel: null });
   }
 
-  async function load() {
+  /** @param {boolean} [isAgain]  the same once more: waits for an answer that is on its way */
+  async function load(isAgain = false) {
+    if (isAgain && loading) {
+      isStale = true;
+      return;
+    }
     loading?.abort();
     const mine = (loading = new AbortController());
+    isStale = false;
     const today = Math.floor(ctx.now() / DAY_MS) * DAY_MS;
     const hour = Math.floor(ctx.now() / HOUR_MS) * HOUR_MS;
     const range = place.day !== null
@@ -129,11 +136,14 @@ export function mount(root, ctx) {
       }
       const isYoungest = isFirst && !ctx.query.has("days") && place.day === null && isYoung({ ...page, series });
       isFirst = false;
+      loading = null;
       if (isYoungest) return go({ days: 1 });
       found = { ...page, series };
       show();
+      if (isStale) void load();
     } catch (error) {
       if (mine.signal.aborted) return;
+      loading = null;
       const text = error instanceof Error ? error.message : String(error);
       if (found) return ctx.toast(`The map could not be read: ${text}`, "bad");
       replace(state, errorState({ title: "The map could not be read", text, action: { text: "Try again", run: () => void load() } }));
@@ -180,15 +190,15 @@ export function mount(root, ctx) {
   showCrumbs();
   void load();
   gaps.load();
-  const again = setInterval(() => document.visibilityState === "visible" && void load(), AGAIN_MS);
+  const again = setInterval(() => document.visibilityState === "visible" && void load(true), AGAIN_MS);
 
   return {
     /** @param {string} _topic @param {any} now */
     update(_topic, now) {
       counts.updateGaps(now);
       if (changedMs !== -1 && changedMs !== now.changed_ms) {
-        void load();
-        gaps.load();
+        void load(true);
+        gaps.load(true);
       }
       changedMs = now.changed_ms;
     },

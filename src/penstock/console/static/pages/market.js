@@ -242,6 +242,7 @@ function candlesPart(ctx) {
       const limit = isAgain ? AGAIN : CANDLES;
       const found = await ctx.api.get("/market/candles", { exchange, symbol, interval: at, limit }, mine.signal);
       if (!isMounted || at !== interval) return;
+      loading = null;
       if (!interval) {
         interval = found.interval ?? "1m";
         intervals.set(interval);
@@ -255,7 +256,9 @@ function candlesPart(ctx) {
       setText(source, found.source && found.source !== "nothing" ? `from ${found.source}` : "");
       show();
     } catch (error) {
-      if (mine.signal.aborted || isAgain || !isMounted) return;
+      if (mine.signal.aborted || !isMounted) return;
+      loading = null;
+      if (isAgain) return;
       showNothing(errorState({ title: "The candles could not be read", text: error instanceof Error ? error.message : String(error), action: { text: "Try again", run: () => void load() } }));
     }
   }
@@ -302,7 +305,7 @@ function candlesPart(ctx) {
   // The candle that just closed, and holes that were found or filled, come with the next look.
   let looks = 0;
   const again = setInterval(() => {
-    if (document.visibilityState !== "visible") return;
+    if (document.visibilityState !== "visible" || loading) return;
     looks += 1;
     void load(candles.length > 0 && looks % ALL_AGAIN !== 0);
   }, AGAIN_MS);

@@ -2,7 +2,7 @@
 // The list of holes with who caused each, why, and the button that makes a job to fill it.
 //
 //   const list = holes(ctx, {scope: () => ({exchange, symbol, channel, from, until}), words: () => text});
-//   list.load()   list.element   list.unmount()
+//   list.load(isAgain?)   list.element   list.unmount()
 // Hooks: [data-table=gaps] tr[data-gap-id][data-gap-state], [data-action=fill], a[data-job-id], [data-choice=state].
 
 import { count, duration, setTime, time, UNKNOWN } from "../format.js";
@@ -13,7 +13,8 @@ import { h, replace, setText } from "./dom.js";
 import { errorState } from "./states.js";
 import { table } from "./table.js";
 
-const MOST = 500;
+/** On narrow screens each hole is a card, and nobody scrolls through hundreds of them. */
+const MOST = matchMedia("(max-width: 640px)").matches ? 50 : 500;
 const STATES = [{ value: "open", text: "Open" }, { value: "unfillable", text: "Cannot be filled" }, { value: "filled", text: "Filled" }, { value: "", text: "All" }];
 const CAUSES = /** @type {Record<string, string>} */ ({
   lost: "not received although the connection was open", missing: "missing between the candles that came", damaged: "lost with a damaged file of the log",
@@ -30,6 +31,7 @@ export function holes(ctx, { scope, words }) {
   let state = STATES.some(({ value }) => value === ctx.query.get("state")) ? String(ctx.query.get("state")) : "open";
   /** @type {AbortController | null} */
   let loading = null;
+  let isStale = false;
   /** Jobs made here, by hole, until the server tells of them itself. @type {Map<string, string>} */
   const made = new Map();
   /** @type {any[]} */
@@ -85,6 +87,7 @@ export function holes(ctx, { scope, words }) {
         paint: (cell, gap) => {
           if (!cell.firstChild) cell.append(h("span", { class: "reason" }));
           setText(/** @type {Element} */ (cell.firstChild), reasonOf(gap));
+          cell.title = reasonOf(gap);
         },
       },
       { name: "action", title: "", wide: true, sortable: false, value: () => null, paint: paintAction },
@@ -119,9 +122,15 @@ export function holes(ctx, { scope, words }) {
     }
   }
 
-  function load() {
+  /** @param {boolean} [isAgain]  the same once more: waits for an answer that is on its way */
+  function load(isAgain = false) {
+    if (isAgain && loading) {
+      isStale = true;
+      return;
+    }
     loading?.abort();
     const mine = (loading = new AbortController());
+    isStale = false;
     setText(where, words());
     ctx.api.get("/gaps", { ...scope(), state, limit: MOST }, mine.signal).then((page) => {
       items = page.items;
@@ -130,10 +139,13 @@ export function holes(ctx, { scope, words }) {
       list.update(items);
       list.element.hidden = false;
       replace(problem);
+      loading = null;
+      if (isStale) load();
     }, (error) => {
       if (mine.signal.aborted) return;
+      loading = null;
       list.element.hidden = true;
-      replace(problem, errorState({ title: "The holes could not be read", text: error.message, action: { text: "Try again", run: load } }));
+      replace(problem, errorState({ title: "The holes could not be read", text: error.message, action: { text: "Try again", run: () => load() } }));
     });
   }
 
@@ -167,5 +179,5 @@ function shownState(gap, made) {
 export function reasonOf(gap) {
   const why = gap.reason || CAUSES[gap.cause] || gap.cause || "no reason known";
   if (gap.state === "filled") return gap.source ? `${why} · filled from ${gap.source}` : why;
-  return gap.why_not && gap.why_not !== why ? `${why} · ${gap.why_not}` : why;
+  return gap.why_not && !gap.why_not.includes(why) ? `${why} · ${gap.why_not}` : why;
 }

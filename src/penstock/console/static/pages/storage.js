@@ -48,7 +48,7 @@ export function mount(root, ctx) {
   /** @param {any[]} found @param {any} log */
   function showDisks(found, log) {
     if (!found.length) {
-      replace(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: penstock keep" }));
+      replace(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: `penstock keep`" }));
       return;
     }
     replace(disks, ...found.map((disk) => {
@@ -96,7 +96,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: penstock stats` }));
+      replace(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: \`penstock stats\`` }));
     },
     unmount() {
       datasets.unmount();
@@ -130,7 +130,7 @@ function datasetTable(total) {
     props: (one) => ({ "data-dataset": one.name }),
     sort: { column: "bytes", direction: -1 },
     cards: true,
-    empty: { title: "Nothing is sealed yet", text: "A keeper moves records from the log to the lake every five minutes: penstock keep" },
+    empty: { title: "Nothing is sealed yet", text: "A keeper moves records from the log to the lake every five minutes: `penstock keep`" },
     columns: [
       { name: "name", title: "Dataset", value: (one) => one.name },
       { name: "bytes", title: "Size", numeric: true, value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
@@ -166,7 +166,7 @@ function backupTable(ctx) {
     key: (/** @type {any} */ one) => `${one.host ?? ""} ${one.name}`,
     cards: true,
     props: (one) => ({ "data-backup": one.name, "data-ok": String(one.ok) }),
-    empty: { title: "No backup yet", text: "Set backup.folder in penstock.toml to a folder on another disk, then a keeper makes one every three hours. Now: penstock backup run" },
+    empty: { title: "No backup yet", text: "Set `backup.folder` in `penstock.toml` to a folder on another disk, then a keeper makes one every three hours. Now: `penstock backup run`" },
     columns: [
       { name: "name", title: "Backup", value: (one) => one.name, paint: (cell, one) => (setText(cell, one.name), setAttribute(cell, "title", [one.host, one.folder].filter(Boolean).join(" ") || null)) },
       { name: "at", title: "Made", numeric: true, value: (one) => one.at_ms, text: (one) => utc(one.at_ms), paint: (cell, one) => paintTime(cell, one.at_ms, UNKNOWN) },

@@ -74,7 +74,7 @@ def no_logging_from_before() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """A PostgreSQL in which anything may be created."""
-    with servers.postgresql() as url:
+    with servers.postgresql("-F") as url:  # nothing is synced: no test cuts the power
         yield url
 
 

@@ -27,19 +27,20 @@ from tests.waiting import PATIENCE_S
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
+def postgresql(*options: str) -> Iterator[str]:
     """A PostgreSQL in which anything may be created."""
     if given := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
         yield given
         return
-    with Postgresql() as server:
+    with Postgresql(*options) as server:
         yield server.url
 
 
 class Postgresql:
     """A PostgreSQL that can be stopped and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
         self._data = str(self.folder / "data")
         self._as: dict[str, Any] = {}
@@ -69,7 +70,10 @@ class Postgresql:
         """Start it, and wait until it answers."""
         folder = str(self.folder)
         self._process = subprocess.Popen(
-            [str(self.programs / "postgres"), "-D", self._data, "-h", "", "-k", folder],
+            [
+                str(self.programs / "postgres"), "-D", self._data, "-h", "", "-k", folder,
+                *self._options,
+            ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **self._as,
         )  # fmt: skip
         asking = [str(self.programs / "pg_isready"), "-q", "-h", folder]

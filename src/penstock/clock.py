@@ -163,9 +163,5 @@ _TURNS = 20
 
 
 async def _settle() -> None:
-    # asyncio's own loop says when nobody is left to run; others do not.
-    ready = getattr(asyncio.get_running_loop(), "_ready", (None,))
     for _ in range(_TURNS):
         await asyncio.sleep(0)
-        if not ready:
-            return

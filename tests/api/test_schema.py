@@ -77,13 +77,8 @@ async def test_the_description_is_served(api: Client) -> None:
 
 
 # The phase "coverage" sends two thousand requests: every boundary of every parameter.
-@pytest.mark.parametrize(
-    ("phases", "least"),
-    [
-        ("examples,fuzzing,stateful", 3),
-        pytest.param("coverage", 50, marks=pytest.mark.sample),
-    ],
-)
+@pytest.mark.sample
+@pytest.mark.parametrize(("phases", "least"), [("examples,fuzzing,stateful", 3), ("coverage", 50)])
 async def test_a_fuzzer_finds_nothing_that_contradicts_the_description(
     api: Client, tmp_path: Path, phases: str, least: int
 ) -> None:

@@ -20,7 +20,7 @@ POLL_S = 1.5
 
 @pytest.fixture(scope="module")
 def postgresql_url() -> Iterator[str]:
-    with servers.postgresql() as url:
+    with servers.postgresql("-F") as url:
         yield url
 
 
@@ -114,7 +114,7 @@ def test_a_store_that_is_away_stops_nobody_and_loses_no_status(
         told = {
             **urls(exchange),
             "PENSTOCK_STATE_URL": server.url,
-            "PENSTOCK_STATE_TIMEOUT": "1",
+            "PENSTOCK_STATE_TIMEOUT": "3",
         }
         with ExitStack() as stack:
             processes = [

@@ -33,6 +33,7 @@ def test_the_api_is_served_until_told_to_stop(tmp_path: Path, exchange: str) -> 
         made = ask("POST", f"{address}/api/v1/jobs", {**job, "timeframe": "1h"})
         found = ask("GET", f"{address}/api/v1/jobs")["items"]
         ready = ask("GET", f"{address}/readyz")
+        urllib.request.urlopen(f"{address}/", timeout=PATIENCE_S).close()
         listed = run("jobs", "list", "--json", folder=tmp_path)
         code, _, errors = stopped(process)
 
@@ -42,7 +43,9 @@ def test_the_api_is_served_until_told_to_stop(tmp_path: Path, exchange: str) -> 
     assert json.loads(listed.stdout)["id"] == made["id"], "commands and API share one store"
     lines = [json.loads(line) for line in errors.splitlines()]
     served = [(line["path"], line["status"]) for line in lines if line["event"] == "RequestServed"]
-    assert served == [("/api/v1/jobs", 201), ("/api/v1/jobs", 200)], "probes are not logged"
+    assert served == [("/api/v1/jobs", 201), ("/api/v1/jobs", 200)], (
+        "neither probes nor pages are logged"
+    )
 
 
 def test_clients_that_stay_connected_do_not_keep_it_from_stopping(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ MARKETS = {"btc_usdt": "BTC/USDT", "eth_usdt": "ETH/USDT"}
 
 @pytest.fixture(scope="module")
 def postgresql_url() -> Iterator[str]:
-    with servers.postgresql() as url:
+    with servers.postgresql("-F") as url:
         yield url
 
 

@@ -53,7 +53,7 @@ class Timed:
         begun_ms = self.clock.now_ms()
         running = asyncio.gather(*(self._fetch_all(*each) for each in plans))
         while not running.done():
-            await self.clock.advance(0.05)
+            await self.clock.advance(0.25)
         await running
         return (self.clock.now_ms() - begun_ms) / 1000
 

@@ -119,7 +119,7 @@ async def test_candles_cost_what_the_plan_says(name: str, simulated: Open) -> No
 
 
 @pytest.mark.parametrize("name", ["coinbase", "upbit"])
-async def test_it_takes_as_long_as_the_plan_says(name: str, simulated: Open) -> None:
+async def test_it_takes_at_least_as_long_as_the_plan_says(name: str, simulated: Open) -> None:
     at = await simulated(name, 3 * HOUR_MS)
     known = await asked(at, since_ms=LISTED_MS + HOUR_MS, until_ms=LISTED_MS + 2 * HOUR_MS)
     made = plan(known)
@@ -131,7 +131,8 @@ async def test_it_takes_as_long_as_the_plan_says(name: str, simulated: Open) -> 
     assert made.eta_s is not None
     # What rows take does not depend on how well their number was estimated.
     eta_s = made.eta_s * job.progress.rows / made.rows
-    assert eta_s == pytest.approx(took_s, rel=0.1)
+    # A loaded machine takes longer. That it is not said too short, test_planned_time proves.
+    assert eta_s <= 1.1 * took_s
 
 
 @every_exchange

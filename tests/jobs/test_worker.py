@@ -151,9 +151,9 @@ class Shop:
                 await self.pass_time(0.1)
             await asyncio.wait_for(running, PATIENCE_S)
 
-    async def pass_time(self, seconds: float) -> None:
+    async def pass_time(self, seconds: float, step_s: float = 0.1) -> None:
         # In steps, so that what is woken has done its work before the clock goes on.
-        steps = max(1, round(seconds * 10))
+        steps = max(1, round(seconds / step_s))
         for _ in range(steps):
             await self.clock.advance(seconds / steps)
 
@@ -236,7 +236,7 @@ async def test_a_full_disk_is_no_failure_of_a_job(shop: Shop) -> None:
     worker = shop.worker(raising(StorageFull("log", "No space left on device")))
 
     async with shop.at_work(worker):
-        await shop.pass_time(20 * 60)
+        await shop.pass_time(20 * 60, step_s=1)
 
     known = await shop.job_service.get(job.id)
     assert (known.status, known.attempts, known.stats.fail) == ("active", 0, 0)

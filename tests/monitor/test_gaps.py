@@ -1,5 +1,6 @@
 """The gaps of the ledger as pages, and one of them filled, on every store."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from penstock.coverage.model import GapRow
 from penstock.errors import GapNotFillable, UnknownGap
 from penstock.ingest.gap_fill import fill_gap, why_not
 from penstock.ingest.gap_jobs import GAP_WATCH
-from penstock.ingest.gap_watch import MOST_PAGES, PAGE
+from penstock.ingest.gap_watch import MOST_PAGES, PAGE, GapBatch, new_job
+from penstock.ingest.id_ranges import IdRange
 from penstock.ingest.registry import kinds
 from penstock.jobs import JobService
 from penstock.monitor.gaps import GapFilter, GapView, find_gap, is_token, read_gaps
@@ -147,6 +149,31 @@ async def test_a_gap_gets_the_job_that_the_gap_watch_would_make(store: StateStor
     assert (again.job.id, again.job.status) == (made.job.id, "active")
     assert (await fill_gap(jobs, rows, far)).is_new
     assert len(await jobs.find()) == 2
+
+
+async def test_two_clients_at_once_get_one_job() -> None:
+    store = await open_store("memory:")
+    rows, jobs = GapRows(store), JobService(store, kinds())
+    await rows.open(gap(100, 199))
+    [row] = await rows.find()
+    both = await asyncio.gather(*(fill_gap(jobs, rows, row) for _ in range(5)))
+    assert sum(each.is_new for each in both) == 1
+    assert len({each.job.id for each in both}) == len(await jobs.find()) == 1
+
+
+async def test_a_job_that_was_not_noted_at_its_gap_is_found_again() -> None:
+    store = await open_store("memory:")
+    rows, jobs = GapRows(store), JobService(store, kinds())
+    await rows.open(gap(100, 199))
+    [row] = await rows.find()
+    # Killed between the two writes.
+    new = new_job(GapBatch(row.stream, row.by, IdRange(row.first, row.last)))
+    assert new is not None
+    job = await jobs.create(new, GAP_WATCH)
+
+    found = await fill_gap(jobs, rows, row)
+    assert (found.is_new, found.job.id, found.job.state) == (False, job.id, "queued")
+    assert [each.job_id for each in await rows.find()] == [job.id]
 
 
 async def test_a_long_gap_gets_several_jobs_and_a_closed_one_none() -> None:

@@ -8,7 +8,8 @@ from tests.dataset.stored import dataset
 
 from penstock.coverage.model import GapRow
 from penstock.errors import NoData, NotCollected
-from penstock.market.events import Candle, Trade
+from penstock.market.events import Event, Trade
+from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 from penstock.monitor import market_candles
 from penstock.monitor.candle_series import CandleSeries, Traded
@@ -37,7 +38,7 @@ def read(log: EventLog, interval: CandleInterval | None = "1m", **asked: int) ->
     return found
 
 
-def recorded(*found: Trade | Candle) -> EventLog:
+def recorded(*found: Event) -> EventLog:
     log = open_log("memory:")
     writer = log.writer("a")
     for each in found:
@@ -70,7 +71,7 @@ def test_they_are_those_of_all_trades_in_the_range(
 
     chart = read(recorded(*found), interval, since_ms=since_ms, until_ms=until_ms, limit=2000)
 
-    series = CandleSeries(market_candles.Interval.parse(interval))
+    series = CandleSeries(Interval.parse(interval))
     series.add(Traded(t.at_ns, t.id, t.price_text, t.quantity_text) for t in found)
     first_ms = series.interval.open_of(since_ms)
     expected = [row for row in series.rows() if first_ms <= row[0] < until_ms]
@@ -147,7 +148,7 @@ def test_the_interval_fits_what_is_recorded() -> None:
 
 
 def test_a_market_of_which_only_tickers_are_recorded_has_no_candles() -> None:
-    log = recorded(events.ticker(NOW_MS * 1_000_000))  # type: ignore[arg-type]
+    log = recorded(events.ticker(NOW_MS * 1_000_000))
 
     chart = read(log).document
 

@@ -13,8 +13,7 @@ from penstock.errors import NoData, NotCollected, StorageError, TooManyMarkets
 from penstock.market.events import BookDelta, BookSnapshot, Trade
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
-from penstock.monitor import market_live
-from penstock.monitor.market_feed import Watch
+from penstock.monitor.market_feed import MarketFeed, Watch
 from penstock.monitor.market_live import MOST_MARKETS, LiveMarkets
 from penstock.storage.log import EventLog, LogReader, open_log
 
@@ -118,13 +117,13 @@ async def test_viewers_share_one_read(
 ) -> None:
     record(log, trade(1), trade(1, Symbol("ETH", "USDT")))
     made: list[int] = []
-    documents = market_live.MarketFeed.documents
+    documents = MarketFeed.documents
 
-    def counted(self: market_live.MarketFeed, asked: dict[Watch, int]) -> object:
+    def counted(self: MarketFeed, asked: dict[Watch, int]) -> object:
         made.append(len(asked))
         return documents(self, asked)
 
-    monkeypatch.setattr(market_live.MarketFeed, "documents", counted)
+    monkeypatch.setattr(MarketFeed, "documents", counted)
     watches = [WATCH] * 10 + [Watch("binance", "ETH/USDT")] * 10
 
     found = await asyncio.gather(*map(markets.document, watches))
@@ -167,9 +166,9 @@ async def test_at_most_so_many_markets_are_followed(
     with pytest.raises(TooManyMarkets):
         await markets.document(watches[-1])
 
-    assert await markets.document(watches[0]), "those that are shown already still are"
+    assert (await markets.document(watches[0])).trades, "those that are shown already still are"
     await clock.advance(6)
-    assert await markets.document(watches[-1])
+    assert (await markets.document(watches[-1])).trades
 
 
 async def test_an_unknown_market_has_near_ones_and_takes_no_place(
@@ -181,7 +180,7 @@ async def test_an_unknown_market_has_near_ones_and_takes_no_place(
             await markets.document(Watch("binance", f"BTC/USD{number}"))
     assert refused.value.near == ["BTC/USDT"]
 
-    assert await markets.document(WATCH)
+    assert (await markets.document(WATCH)).trades
 
 
 async def test_without_any_data_the_answer_says_how_to_begin(markets: LiveMarkets) -> None:

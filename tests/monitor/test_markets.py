@@ -7,7 +7,7 @@ from tests import events
 
 from penstock.clock import ManualClock
 from penstock.monitor import markets as module
-from penstock.monitor.market_candles import CandleRange, CandlesRead
+from penstock.monitor.market_candles import CandleRange, CandlesRead, read_candles
 from penstock.monitor.markets import Markets
 from penstock.storage.log import open_log
 
@@ -18,14 +18,14 @@ ASKED = CandleRange(exchange="toy", symbol="btc_usdt", interval="1m")
 async def test_a_chart_that_takes_long_is_returned_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, log, read = ManualClock(NOW_MS), open_log("memory:"), module.read_candles
+    clock, log = ManualClock(NOW_MS), open_log("memory:")
     log.writer("a").append([events.trade(1, at_ns=NOW_MS * 1_000_000)])
     made: list[int] = []
 
     def slow(*arguments: object) -> CandlesRead:
         made.append(clock.now_ms())
         clock._now_ns += 100_000_000
-        return read(*arguments)  # type: ignore[arg-type]
+        return read_candles(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "read_candles", slow)
     markets = Markets(log, tmp_path, clock)

@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
 from penstock.config import Alerts, Secret
+from penstock.config.monitoring import check_webhook
 from penstock.errors import ConfigError, StoreUnreachable
 from penstock.stats import alerting, webhook
 from penstock.stats.alert_store import read_alerts, release_lease, take_lease
@@ -26,7 +27,7 @@ from penstock.stats.facts import (
     AlertsSent,
     PostFailed,
 )
-from penstock.stats.webhook import BODIES, Message, NotDelivered, check_webhook, post
+from penstock.stats.webhook import BODIES, Message, NotDelivered, post
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.memory import MemoryBackend
 from penstock.storage.state.schema import BREAKERS, SCHEMA

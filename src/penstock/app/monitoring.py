@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
+from penstock.config.monitoring import check_webhook
 from penstock.errors import ConfigError
 from penstock.publish.endpoints import find_log_id
 from penstock.runtime.stores import configured_log, lake_url, local_folder, open_state
@@ -19,7 +20,7 @@ from penstock.stats.growth import Sample
 from penstock.stats.reporter import KnownSizes, StatisticsReporter, with_growth
 from penstock.stats.statistics import StorageStatistics, read_statistics, stored_samples
 from penstock.stats.storage import Places, StorageScanner
-from penstock.stats.webhook import Message, NotDelivered, check_webhook, post
+from penstock.stats.webhook import Message, NotDelivered, post
 from penstock.storage.state import StateStore
 from penstock.telemetry import Listener, quiet
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli.context import Sources, read_settings
 from penstock.config import Settings, load, setting_names
-from penstock.stats.webhook import check_webhook
+from penstock.config.monitoring import check_webhook
 
 config = typer.Typer()
 _JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]

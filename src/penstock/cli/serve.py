@@ -1,4 +1,4 @@
-"""``penstock serve``: serves the REST API until it is stopped."""
+"""``penstock serve``: serves the REST API and the console until it is stopped."""
 
 import asyncio
 from typing import Annotated
@@ -11,6 +11,7 @@ from penstock.cli.options import DataOption, JsonOption, SecondsOption, default,
 from penstock.cli.running import last_words_logged, run_process
 from penstock.clock import SystemClock
 from penstock.config import Loaded, Settings
+from penstock.console import is_console_path
 from penstock.runtime.stopping import opened, stop_after, stop_on_signals
 from penstock.telemetry import Fact, log_facts
 from penstock.web.facts import RequestServed
@@ -32,7 +33,9 @@ def serve(
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve connectors, jobs, data, ticks and metrics over HTTP: see /api/v1/openapi.json.
+    """Serve the console and connectors, jobs, data, ticks and metrics over HTTP.
+
+    The console is at /, the description of the API at /api/v1/openapi.json.
 
     Accepts local clients only, unless a token is set (PENSTOCK_API_TOKEN). Needs penstock[api].
 
@@ -60,6 +63,10 @@ async def _serve(loaded: Loaded[Settings], seconds: float | None, as_json: bool)
 
 
 def _log(fact: Fact) -> None:
-    # Successful probes are not logged: they arrive every few seconds.
-    if not (isinstance(fact, RequestServed) and fact.path in _PROBES and fact.status < 400):
+    if not (isinstance(fact, RequestServed) and fact.status < 400 and _is_frequent(fact.path)):
         log_facts(fact)
+
+
+def _is_frequent(path: str) -> bool:
+    # Probes arrive every few seconds, and a page of the console has many files.
+    return path in _PROBES or is_console_path(path)

@@ -1,11 +1,13 @@
 """Settings of operations: what is measured, and who is told of problems."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
 from penstock.config.ranges import Seconds
 from penstock.config.secret import Secret
+from penstock.errors import ConfigError
 
 
 class Stats(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,3 +40,20 @@ class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backup_after: Seconds = 86_400.0
     """Age in seconds of the last backup of a data folder in use at which it is an alert. A folder
     that was never backed up is none."""
+
+
+def check_webhook(settings: Alerts) -> None:
+    """Check the address.
+
+    Raises:
+        ConfigError: it is not one of a web server. The address is not in the message.
+    """
+    address = settings.webhook.reveal()
+    try:
+        parts = urlsplit(address)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_good = False
+    if address and (not is_good or any(each.isspace() for each in address)):
+        problem = "is not an address: it begins with https:// and the name of a server."
+        raise ConfigError("alerts.webhook", problem=problem, origin="settings")

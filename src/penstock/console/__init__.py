@@ -3,6 +3,6 @@
 The page reads everything from the API. This package has only its files and serves them.
 """
 
-from penstock.console.assets import STATIC, ConsoleFiles
+from penstock.console.assets import STATIC, ConsoleFiles, is_console_path
 
-__all__ = ["STATIC", "ConsoleFiles"]
+__all__ = ["STATIC", "ConsoleFiles", "is_console_path"]

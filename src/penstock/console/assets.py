@@ -94,7 +94,7 @@ class ConsoleFiles:
 
     def has(self, path: str) -> bool:
         """Whether a path belongs to the console; all others are those of the API."""
-        return path.startswith(ASSETS) or _is_page(path)
+        return is_console_path(path)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002
         path: str = scope["path"]
@@ -134,6 +134,11 @@ class ConsoleFiles:
             self._read.pop(name, None)
             return None
         return known
+
+
+def is_console_path(path: str) -> bool:
+    """Whether a path is that of a page or of a file of the console."""
+    return path.startswith(ASSETS) or _is_page(path)
 
 
 def _read(path: Path, modified_ns: int) -> _File:

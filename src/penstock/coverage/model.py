@@ -39,7 +39,7 @@ class Run(NamedTuple):
     until_ms: int
 
 
-class SlotCoverage(Struct, frozen=True, kw_only=True):
+class SlotCoverage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one slot of one log holds of a series. Only the owner of the slot writes it."""
 
     exchange: str
@@ -51,6 +51,8 @@ class SlotCoverage(Struct, frozen=True, kw_only=True):
     """All records up to this broadcast number are in it. It may lag behind the log, never lead."""
     by: By
     runs: tuple[Run, ...]
+    above: int = 0
+    """A number that the slot had assigned before it was replaced by an older copy, if it was."""
 
     @property
     def stream(self) -> Stream:

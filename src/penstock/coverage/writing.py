@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from penstock.clock import Clock
 from penstock.coverage.facts import CoverageNotStored
 from penstock.coverage.gap_reports import GapReports
@@ -174,7 +176,7 @@ class CoverageWriter:
         here, begins = self.numbers(), dict[Stream, StreamStats]()
         known = {Stream(*name.split(".", 2)): number for name, number in sealed.items()}
         for each in stored:
-            known[each.stream] = max(each.number, known.get(each.stream, 0))
+            known[each.stream] = max(each.number, each.above, known.get(each.stream, 0))
         self._missing = {s: number for s, number in known.items() if number > here.get(s, 0)}
         if self._missing:
             with closing(self.log.reader()) as log:
@@ -191,10 +193,15 @@ class CoverageWriter:
             if documents:
                 # First the log: the store never has what a power cut may remove from it.
                 await self.sync()
-                await write_coverage(store, documents)
+                await write_coverage(store, [self._with_above(each) for each in documents])
         except BaseException:
             self.projection.not_written(documents)
             raise
+
+    def _with_above(self, document: SlotCoverage) -> SlotCoverage:
+        """The document with the number that is missing, until the slot has skipped it."""
+        above = self._missing.get(document.stream, 0)
+        return replace(document, above=above) if above else document
 
 
 async def read_slot(store: StateStore, log_id: int, slot: str) -> list[SlotCoverage]:

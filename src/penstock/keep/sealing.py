@@ -105,8 +105,8 @@ class Sealer:
                         f"slot {slot}",
                         f"its last record of {stream} has number {last}, but {number} is sealed:"
                         " an older copy of the log was restored",
-                        "Start a new data folder, so that its records are sealed under new numbers."
-                        " Nothing is sealed or deleted of this slot.",
+                        "Start the process that writes this slot: it continues above these"
+                        " numbers. Until then, nothing is sealed or deleted of this slot.",
                     )
 
     def unsealed(self, row: Channel, slot: str, streams: Sequence[Stream], before_ns: int) -> int:

@@ -5,13 +5,12 @@ The address is a secret: it is in no message of an error.
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from penstock.config import Alerts
-from penstock.errors import ConfigError, PenstockError, mask_urls
+from penstock.errors import PenstockError, mask_urls
 from penstock.stats.alerts import Alert, What
 
 _TIMEOUT_S = 10.0
@@ -36,23 +35,6 @@ class NotDelivered(PenstockError):
         self.retry_s = retry_s
         """Seconds for which it asked to wait."""
         super().__init__(f"the webhook (alerts.webhook) {reason}")
-
-
-def check_webhook(settings: Alerts) -> None:
-    """Check the address.
-
-    Raises:
-        ConfigError: it is not one of a web server. The address is not in the message.
-    """
-    address = settings.webhook.reveal()
-    try:
-        parts = urlsplit(address)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        is_good = False
-    if address and (not is_good or any(each.isspace() for each in address)):
-        problem = "is not an address: it begins with https:// and the name of a server."
-        raise ConfigError("alerts.webhook", problem=problem, origin="settings")
 
 
 async def post(settings: Alerts, found: Sequence[Message]) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.backup.making.conftest import HOUR_NS, World
 from tests.events import trade
@@ -27,6 +28,7 @@ from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.documents import read_seals
 from penstock.storage.log import Stored, open_log
 from penstock.storage.log.keys import Stream
+from penstock.storage.log.writer import SlotWriter
 from penstock.telemetry import quiet
 
 SLOT, TRADES = "collect-binance", Stream("binance", "trades", "btc_usdt")
@@ -38,6 +40,14 @@ def trades(first: int, last: int, age_ns: int = 0) -> list[Event]:
         trade(n, exchange="binance", received_at_ns=at_ns + n, at_ns=at_ns)
         for n in range(first, last + 1)
     ]
+
+
+class KilledError(Exception):
+    """A process ended in the middle of its work."""
+
+
+def killed(*_: object) -> None:
+    raise KilledError
 
 
 @asynccontextmanager
@@ -75,8 +85,9 @@ def numbers(folder: Path) -> dict[int, int]:
         return {each.number: each.event.id for each in reader.numbers(TRADES, SLOT, 1)}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "killed on the way"])
 async def test_a_log_beside_a_newer_state_and_lake_repeats_no_number_and_hides_no_loss(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch, sealed: bool
 ) -> None:
     async with collecting(world) as record:
         await record(trades(1, 300, 3 * HOUR_NS))
@@ -86,9 +97,10 @@ async def test_a_log_beside_a_newer_state_and_lake_repeats_no_number_and_hides_n
     made = await world.back_up(rehearse=False)
     async with collecting(world) as record:
         await record(trades(301, 400, 2 * HOUR_NS))
-    await world.keep()
+    if sealed:
+        await world.keep()
     async with collecting(world) as record:
-        await record(trades(401, 450))
+        await record(trades(401, 450))  # neither sealed nor in the backup
     assert await ledger(world.settings) == [("complete", 1, 450)]
     first = numbers(world.data)
 
@@ -99,6 +111,11 @@ async def test_a_log_beside_a_newer_state_and_lake_repeats_no_number_and_hides_n
         state=State(url=f"sqlite:{world.data / 'state.db'}"),
         storage=replace(restored.settings.storage, lake_url=str(world.data / "lake")),
     )
+    if not sealed:
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotWriter, "skip_numbers", killed)  # the ledger is corrected by then
+            with pytest.raises(KilledError):
+                await collecting(restored).__aenter__()
     async with collecting(restored) as record:
         assert (await ledger(restored.settings))[0][:2] == ("complete", 1)
         assert (await ledger(restored.settings))[0][2] < 301, "before the first record"
@@ -115,7 +132,8 @@ async def test_a_log_beside_a_newer_state_and_lake_repeats_no_number_and_hides_n
     lake_url, state_url = restored.settings.storage.lake_url, restored.settings.state.url
     data = penstock.open(restored.data, lake_url=lake_url, state_url=state_url)
     found = sorted(data.trades(on_gap="ignore").polars()["id"].to_list())
-    assert found == [*range(1, 401), *range(461, 501)], "what was sealed, and what is new"
+    kept = range(1, 401 if sealed else 301)
+    assert found == [*kept, *range(461, 501)], "what was sealed, and what is new"
     async with open_state(restored.settings, SystemClock()) as store:
         seals = await read_seals(store, log_id(restored.data), SLOT)
     assert max(each.verified(TRADES) for each in seals) >= max(second)

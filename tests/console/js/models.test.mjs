@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { digitsOf, lowerBound, merge, shadeOf, shorten, timesOf } from "../../../src/penstock/console/static/parts/candle-model.js";
+import { digitsOf, lowerBound, merge, shadeOf, shadesOf, shorten, timesOf } from "../../../src/penstock/console/static/parts/candle-model.js";
 import * as heat from "../../../src/penstock/console/static/parts/heat-model.js";
 import { freshOf } from "../../../src/penstock/console/static/parts/tape.js";
 import { compare, filterRows, sortRows, windowOf } from "../../../src/penstock/console/static/parts/rows.js";
@@ -124,4 +124,11 @@ test("only trades that are not on the tape yet are written", () => {
   assert.equal(freshOf(["3", "2", "1"], trades("4", "3", "2")), 1);
   assert.equal(freshOf(["9"], trades("4", "3")), 2);
   assert.equal(freshOf(["3", "1"], trades("4", "3", "2", "1")), 4);
+});
+
+test("holes in the same bar are one band", () => {
+  const times = [0, 60_000, 120_000, 180_000];
+  const gap = (since_ms, until_ms, state) => ({ since_ms, until_ms, state });
+  const found = shadesOf(times, 60_000, [gap(130_000, 130_100, "unfillable"), gap(61_000, 61_100, "unfillable"), gap(62_000, 62_100, "open"), gap(1e9, 2e9, "open")]);
+  assert.deepEqual(found, [{ from: 0.5, to: 1.5, state: "open" }, { from: 1.5, to: 2.5, state: "unfillable" }]);
 });

@@ -94,6 +94,20 @@ def test_a_slot_with_news_is_read_every_time(log: EventLog, reader: LogReader) -
         assert [id_of(each.event) for each in follower.new(n)] == [n]
 
 
+def test_a_slot_whose_owner_was_restarted_is_followed_on(log: EventLog, reader: LogReader) -> None:
+    follower = reader.follower()
+    follower.follow(TRADES, NOON)
+    found: list[int] = []
+    for start in range(0, 40, 10):
+        writer = log.writer("a")
+        for number in range(start, start + 10):
+            writer.append([trade(number, NOON + number)])
+            found += [id_of(each.event) for each in follower.new(number * SECOND_NS)]
+        writer.close()
+
+    assert found == list(range(40))
+
+
 def test_a_slot_that_was_replaced_is_followed_from_the_latest_record(tmp_path: Path) -> None:
     log = open_log(f"rocksdb:{tmp_path}")
     writer = log.writer("a")

@@ -56,6 +56,7 @@ function element(id) {
 
 const live = new Live({
   url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/live`,
+  allowed: () => session.known && session.scope !== "",
   onUpdate: ({ topic, data, error, seq, at_ms, missed }) => {
     if (!mounted) return;
     if (error === null) mounted.update(topic, data, { seq, at_ms, missed });
@@ -303,6 +304,7 @@ async function start() {
   setInterval(tick, 250);
   tick();
   await loadSession();
+  live.hurry();
   if (!turn) void show(); // unless the session sent us to the login page
 }
 

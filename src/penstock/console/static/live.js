@@ -30,6 +30,7 @@ const CHECK_MS = 100;
  * @property {(state: State) => void} onState
  * @property {(hello: Hello) => void} [onHello]
  * @property {(event: {code: number}) => void} [onClosed]  each time a socket ended
+ * @property {() => boolean} [allowed]  whether the server would accept a socket; with it, `hurry()` makes the first attempt
  * @property {(url: string) => WebSocket} [open]
  * @property {() => number} [clock]
  * @property {() => number} [random]
@@ -96,7 +97,7 @@ export class Live {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.retry = undefined;
     this.checking = setInterval(() => this.check(), CHECK_MS);
-    this.connect();
+    if (!options.allowed) this.connect();
   }
 
   /** The server's time. */
@@ -132,6 +133,7 @@ export class Live {
 
   connect() {
     this.retry = undefined;
+    if (this.options.allowed && !this.options.allowed()) return this.lost(0);
     const socket = this.open(this.options.url);
     this.socket = socket;
     this.heard = this.clock();

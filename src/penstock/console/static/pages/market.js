@@ -84,7 +84,9 @@ async function loadMarkets(root, ctx, choose) {
   } catch (error) {
     const place = root.querySelector("[data-place=empty]");
     const text = error instanceof Error ? error.message : String(error);
-    if (place) replace(place, h("div", { class: "card" }, errorState({ title: "The markets could not be read", text })));
+    if (place) replace(place, h("div", { class: "card" }, errorState({
+      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, choose) },
+    })));
     else ctx.toast(`The list of markets could not be read: ${text}`, "bad");
   }
 }

@@ -61,6 +61,33 @@ export function shadeOf(times, step, gap) {
   return { from, to: Math.max(to, from + 0.25) };
 }
 
+/**
+ * The bands of all holes; those that overlap are one, since several holes may lie in one bar. An
+ * open hole hides one that cannot be filled.
+ * @template {{since_ms: number, until_ms: number | null, state: string}} G
+ * @param {number[]} times
+ * @param {number} step
+ * @param {G[]} gaps
+ * @returns {{from: number, to: number, state: string}[]}
+ */
+export function shadesOf(times, step, gaps) {
+  /** @type {{from: number, to: number, state: string}[]} */
+  const found = [];
+  const ranges = gaps.flatMap((gap) => {
+    const range = shadeOf(times, step, gap);
+    return range ? [{ ...range, state: gap.state }] : [];
+  });
+  for (const range of ranges.sort((a, b) => a.from - b.from)) {
+    const last = found[found.length - 1];
+    if (!last || range.from >= last.to) found.push(range);
+    else {
+      last.to = Math.max(last.to, range.to);
+      if (range.state === "open") last.state = "open";
+    }
+  }
+  return found;
+}
+
 /** @param {string} text */
 export function decimalsOf(text) {
   const dot = text.indexOf(".");

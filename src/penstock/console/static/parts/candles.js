@@ -8,7 +8,7 @@
 // hover(candle | null, gap | null): what is under the pointer; null when there is none.
 
 import { colour, onTheme } from "../theme.js";
-import { digitsOf, lowerBound, shadeOf, timesOf } from "./candle-model.js";
+import { digitsOf, shadesOf, timesOf } from "./candle-model.js";
 import { font } from "./sparkline.js";
 
 /** @typedef {import("./candle-model.js").Candle} Candle */
@@ -104,8 +104,6 @@ export async function candleChart(host, { hover }) {
       series.update(bar(one));
       volume.update(amount(one));
     },
-    /** @param {number} ms  index of the bar at a time */
-    indexOf: (ms) => lowerBound(times, ms),
     unmount() {
       end();
       chart.remove();
@@ -154,10 +152,8 @@ function gapShade(now) {
           const whole = Math.floor(at);
           return ((scale.logicalToCoordinate(whole) ?? 0) + (at - whole) * bar) * ratio;
         };
-        for (const gap of gaps) {
-          const range = shadeOf(times, step, gap);
-          if (!range) continue;
-          const paint = colour(gap.state === "unfillable" ? "--cell-never" : "--cell-open");
+        for (const range of shadesOf(times, step, gaps)) {
+          const paint = colour(range.state === "unfillable" ? "--cell-never" : "--cell-open");
           const left = x(range.from);
           const width = Math.max(2 * ratio, x(range.to) - left);
           context.fillStyle = translucent(paint, 0.22);

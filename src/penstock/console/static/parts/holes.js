@@ -10,6 +10,7 @@ import { path } from "../router.js";
 import { badge } from "./badge.js";
 import { card, chooser } from "./card.js";
 import { h, replace, setText } from "./dom.js";
+import { errorState } from "./states.js";
 import { table } from "./table.js";
 
 const MOST = 500;
@@ -35,6 +36,7 @@ export function holes(ctx, { scope, words }) {
   let items = [];
 
   const where = h("span", {});
+  const problem = h("div", {});
   const more = h("p", { class: "muted card-note", hidden: true });
   const states = chooser({
     label: "State", name: "state", value: state, options: STATES,
@@ -88,7 +90,7 @@ export function holes(ctx, { scope, words }) {
       { name: "action", title: "", wide: true, sortable: false, value: () => null, paint: paintAction },
     ],
   });
-  const element = card({ title: "Holes", sub: where, name: "gaps", tools: [states.element] }, list.element, more);
+  const element = card({ title: "Holes", sub: where, name: "gaps", tools: [states.element] }, list.element, problem, more);
 
   /** @param {HTMLTableCellElement} cell @param {any} gap */
   function paintAction(cell, gap) {
@@ -126,8 +128,12 @@ export function holes(ctx, { scope, words }) {
       more.hidden = !page.more;
       setText(more, `The first ${count(items.length)} are shown. Select a series or a day above to see others.`);
       list.update(items);
+      list.element.hidden = false;
+      replace(problem);
     }, (error) => {
-      if (!mine.signal.aborted) ctx.toast(`The holes could not be read: ${error.message}`, "bad");
+      if (mine.signal.aborted) return;
+      list.element.hidden = true;
+      replace(problem, errorState({ title: "The holes could not be read", text: error.message, action: { text: "Try again", run: load } }));
     });
   }
 

@@ -49,7 +49,7 @@ export function mount(root, ctx) {
     props: (one) => ({ "data-setting": one.name, "data-masked": String(one.masked) }),
     tools: [chosen.element],
     open: showSetting,
-    empty: { title: "Every setting has its default", text: "Write a file with all of them, explained: penstock init" },
+    empty: { title: "Every setting has its default", text: "Write a file with all of them, explained: `penstock init`" },
     columns: [
       { name: "name", title: "Setting", value: (one) => one.name, paint: (cell, one) => code(cell, one.name) },
       {
@@ -80,7 +80,7 @@ export function mount(root, ctx) {
     } catch (error) {
       if (ended) return;
       const words = error instanceof Error ? error.message : String(error);
-      replace(waiting, errorState({ title: "The settings could not be read", text: `${words} The same by command: penstock config show --origin`, action: { text: "Try again", run: () => void ask() } }));
+      replace(waiting, errorState({ title: "The settings could not be read", text: `${words} The same by command: \`penstock config show --origin\``, action: { text: "Try again", run: () => void ask() } }));
       return;
     }
     if (ended) return;

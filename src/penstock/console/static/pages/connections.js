@@ -94,7 +94,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The connections could not be read", text: `${words} The same by command: penstock status` }));
+      replace(waiting, errorState({ title: "The connections could not be read", text: `${words} The same by command: \`penstock status\`` }));
     },
     unmount: () => rows.unmount(),
   };
@@ -114,7 +114,7 @@ function connectionTable(ctx) {
     props: (/** @type {any} */ one) => ({ "data-connection": `${one.process}/${one.connection}`, "data-state": one.state }),
     open: (one) => showEvents(one, ctx),
     cards: true,
-    empty: { title: "No connection yet", text: "A collector opens them: penstock collect binance btc_usdt. All processes of a machine: penstock up" },
+    empty: { title: "No connection yet", text: "A collector opens them: `penstock collect binance btc_usdt`. All processes of a machine: `penstock up`" },
     columns: [
       { name: "exchange", title: "Exchange", value: (one) => one.exchange },
       { name: "connection", title: "Connection", value: (one) => `${one.process} ${one.connection}`, hint: "The process, and its number in it", paint: paintConnection },

@@ -118,7 +118,7 @@ function mountList(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The jobs could not be read", text: `${words} The same by command: penstock jobs list` }));
+      replace(waiting, errorState({ title: "The jobs could not be read", text: `${words} The same by command: \`penstock jobs list\`` }));
     },
     unmount: () => rows.unmount(),
   };
@@ -142,7 +142,7 @@ function jobTable(ctx, chosen, act, isBusy) {
     open: (job) => ctx.navigate(path("jobs", job.id)),
     empty: {
       title: "No jobs here",
-      text: "Make one, for example: penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2025-01-01, and let a worker run it: penstock work",
+      text: "Make one, for example: `penstock jobs add binance ohlcv_backfill btc_usdt 1h --since 2025-01-01`, and let a worker run it: `penstock work`",
     },
     columns: [
       { name: "job", title: "Job", value: (job) => `${job.type} ${job.timeframe ?? ""}`, paint: (cell, job) => paintLines(cell, job.type, job.timeframe ?? "", path("jobs", job.id)) },

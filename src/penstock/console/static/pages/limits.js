@@ -73,7 +73,7 @@ export function mount(root, ctx) {
       waiting.hidden = exchanges.length > 0;
       bar.hidden = exchanges.length < 2;
       if (!exchanges.length) {
-        replace(waiting, emptyState({ title: "No exchange has a connector yet", text: "One is made when a process first sends a request, or by hand: penstock connectors add binance" }));
+        replace(waiting, emptyState({ title: "No exchange has a connector yet", text: "One is made when a process first sends a request, or by hand: `penstock connectors add binance`" }));
       }
       const known = new Set();
       for (const one of exchanges) {
@@ -96,7 +96,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} problem */
     failed(_topic, problem) {
       if (parts.size) return ctx.toast(problem, "bad");
-      replace(waiting, errorState({ title: "The limits could not be read", text: `${problem} The same by command: penstock connectors list` }));
+      replace(waiting, errorState({ title: "The limits could not be read", text: `${problem} The same by command: \`penstock connectors list\`` }));
     },
     unmount: () => clearInterval(tick),
   };

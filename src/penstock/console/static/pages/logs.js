@@ -146,7 +146,7 @@ export function mount(root, ctx) {
     if (!lines) {
       replace(nothing, all
         ? emptyState({ title: "No line matches the filter", text: `Of the ${count(all)} newest lines.`, action: { text: "Look in older lines", run: () => void askOlder() } })
-        : emptyState({ title: "No lines yet", text: "Lines of processes under penstock up appear here. A process that was started alone writes to its own terminal." }));
+        : emptyState({ title: "No lines yet", text: "Processes keep their lines in the data folder, and this page shows those of the server's folder. Run all processes of a machine: `penstock up`" }));
     }
     if (follows) list.scrollTop = list.scrollHeight;
   }

@@ -53,7 +53,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The processes could not be read", text: `${words} The same by command: penstock status` }));
+      replace(waiting, errorState({ title: "The processes could not be read", text: `${words} The same by command: \`penstock status\`` }));
     },
     unmount: () => rows.unmount(),
   };
@@ -68,7 +68,7 @@ function processTable(ctx) {
     rowHeight: 54,
     cards: true,
     props: (one) => ({ "data-process": one.name, "data-state": one.state, "data-level": String(one.level), "data-ended": String(one.isEnded) }),
-    empty: { title: "No process yet", text: "Run all processes of a machine: penstock up. Or one of them: penstock collect, penstock work, penstock keep" },
+    empty: { title: "No process yet", text: "Run all processes of a machine: `penstock up`. Or one of them: `penstock collect`, `penstock work`, `penstock keep`" },
     columns: [
       { name: "name", title: "Process", value: (one) => one.name, text: (one) => `${one.name} ${one.kind}`, paint: paintName },
       {

@@ -48,7 +48,7 @@ export function mount(root, ctx) {
   /** @param {any[]} found @param {any} log */
   function showDisks(found, log) {
     if (!found.length) {
-      replace(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: penstock keep" }));
+      replace(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: `penstock keep`" }));
       return;
     }
     replace(disks, ...found.map((disk) => {
@@ -68,16 +68,16 @@ export function mount(root, ctx) {
   function showStats(now, found) {
     const growth = now.datasets.map((/** @type {any} */ one) => one.per_day_bytes).filter((/** @type {any} */ one) => one !== null);
     const isMeasured = now.log !== null || now.datasets.length > 0;
-    stats.total.update({ value: isMeasured ? bytes(total + (now.log?.bytes ?? 0)) : UNKNOWN, note: isMeasured ? `${bytes(now.log?.bytes)} of it in the log` : "measured by a keeper: penstock keep" });
+    stats.total.update({ value: isMeasured ? bytes(total + (now.log?.bytes ?? 0)) : UNKNOWN, note: isMeasured ? `${bytes(now.log?.bytes)} of it in the log` : "not measured yet" });
     stats.perDay.update({ value: growth.length ? bytes(growth.reduce((/** @type {number} */ sum, /** @type {number} */ one) => sum + one, 0)) : UNKNOWN, unit: growth.length ? "per day" : "", note: growth.length ? "" : "known after some hours" });
     const days = found[0]?.days_left ?? null;
     stats.days.update({ value: days === null ? UNKNOWN : days > 999 ? "> 999" : count(Math.floor(days)), unit: days === null ? "" : "days left", note: found[0] ? `${bytes(found[0].free_bytes)} free` : "not measured yet", kind: days === null ? "" : days < 3 ? "bad" : days < 14 ? "warning" : "" });
     const last = now.backups[0];
     stats.backup.update(last
       ? { value: last.ok ? coarse(ctx.now() - last.at_ms) : "failed", unit: last.ok ? "ago" : "", note: last.ok ? (last.verified_ms ? "verified" : "not verified yet") : last.message, kind: last.ok ? (last.verified_ms ? "" : "warning") : "bad" }
-      : { value: "none", note: "set backup.folder, or: penstock backup run", kind: "warning" });
+      : { value: "none", note: "penstock backup run", kind: "warning" });
     const left = now.next_backup_ms ? now.next_backup_ms - ctx.now() : null;
-    stats.next.update({ value: left === null ? UNKNOWN : coarse(Math.abs(left)), unit: left === null ? "" : left < 0 ? "late" : "left", note: now.next_backup_ms ? `${utc(now.next_backup_ms)} UTC` : "none are planned: set backup.folder", kind: left !== null && left < -LATE_MS ? "warning" : "" });
+    stats.next.update({ value: left === null ? UNKNOWN : coarse(Math.abs(left)), unit: left === null ? "" : left < 0 ? "late" : "left", note: now.next_backup_ms ? `${utc(now.next_backup_ms)} UTC` : "set backup.folder", kind: left !== null && left < -LATE_MS ? "warning" : "" });
   }
 
   return {
@@ -96,7 +96,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: penstock stats` }));
+      replace(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: \`penstock stats\`` }));
     },
     unmount() {
       datasets.unmount();
@@ -130,7 +130,7 @@ function datasetTable(total) {
     props: (one) => ({ "data-dataset": one.name }),
     sort: { column: "bytes", direction: -1 },
     cards: true,
-    empty: { title: "Nothing is sealed yet", text: "A keeper moves records from the log to the lake every five minutes: penstock keep" },
+    empty: { title: "Nothing is sealed yet", text: "A keeper moves records from the log to the lake every five minutes: `penstock keep`" },
     columns: [
       { name: "name", title: "Dataset", value: (one) => one.name },
       { name: "bytes", title: "Size", numeric: true, value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
@@ -166,7 +166,7 @@ function backupTable(ctx) {
     key: (/** @type {any} */ one) => `${one.host ?? ""} ${one.name}`,
     cards: true,
     props: (one) => ({ "data-backup": one.name, "data-ok": String(one.ok) }),
-    empty: { title: "No backup yet", text: "Set backup.folder in penstock.toml to a folder on another disk, then a keeper makes one every three hours. Now: penstock backup run" },
+    empty: { title: "No backup yet", text: "Set `backup.folder` in `penstock.toml` to a folder on another disk, then a keeper makes one every three hours. Now: `penstock backup run`" },
     columns: [
       { name: "name", title: "Backup", value: (one) => one.name, paint: (cell, one) => (setText(cell, one.name), setAttribute(cell, "title", [one.host, one.folder].filter(Boolean).join(" ") || null)) },
       { name: "at", title: "Made", numeric: true, value: (one) => one.at_ms, text: (one) => utc(one.at_ms), paint: (cell, one) => paintTime(cell, one.at_ms, UNKNOWN) },

@@ -112,7 +112,7 @@ export function mountJob(root, ctx) {
   /** @param {any[]} found  oldest first */
   function showEvents(found) {
     if (!found.length) {
-      replace(events, emptyState({ title: "No events yet", text: "They appear when a worker begins the job. Start one: penstock work" }));
+      replace(events, emptyState({ title: "No events yet", text: "They appear when a worker begins the job. Start one: `penstock work`" }));
       return;
     }
     const lines = found.map((event, i) => {

@@ -5,9 +5,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.backup.archives import NAME, manifest_of
 from tests.backup.making.conftest import trades
 from tests.forked import command
 
+from penstock.backup.archive import ArchiveWriter
+from penstock.backup.manifest import Part, encode
+from penstock.publish.endpoints import find_log_id
 from penstock.storage.log import open_log
 
 
@@ -65,3 +70,18 @@ def test_wrong_words_are_answered_with_what_to_do(data: Path, tmp_path: Path) ->
     assert "penstock backup run" in run("list", "--folder", tmp_path)[1]
     assert "There is no backup in" in run("verify", "--folder", tmp_path, code=2)[1]
     assert "is not a backup" in run("verify", tmp_path / "nothing.zip", code=2)[1]
+
+
+def test_a_restore_beside_a_lake_elsewhere_says_that_the_log_has_a_new_id(tmp_path: Path) -> None:
+    parts = {
+        "state": Part(kind="sqlite", included=True),
+        "lake": Part(kind="s3", included=False, note="It is in an object store."),
+    }
+    listed = replace(manifest_of({}), parts=parts)
+    archive = ArchiveWriter(tmp_path, NAME, "gz").finish(encode(listed), 1).path
+
+    out, err = run("restore", archive, "--to", tmp_path / "restored")
+
+    assert "the restored log has a new id. Give it a folder of backups of its own" in err
+    assert "penstock verify" in out
+    assert find_log_id(tmp_path / "restored") is not None

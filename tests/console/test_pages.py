@@ -146,7 +146,7 @@ def test_assistive_technology_can_use_every_page(
     with visiting(
         browser, color_scheme=scheme, viewport={"width": 1360, "height": 900}, bypass_csp=True
     ) as visit:
-        found = {}
+        found: dict[str, object] = {}
         for path in PAGES:
             look(visit.page, demo, path)
             found |= {f"{path}: {each}": why for each, why in violations(visit.page).items()}

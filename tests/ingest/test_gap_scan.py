@@ -273,8 +273,10 @@ async def test_candles_that_the_ledger_lists_and_the_log_lacks_were_lost() -> No
     service = await there.job_service()
     begin_ms = NOW_MS - 60 * MINUTE_MS
     runs = (Run(begin_ms, NOW_MS - 35 * MINUTE_MS - 1, 1, 1),)
-    held = {"exchange": "binance", "channel": "candles_1m", "symbol": "btc_usdt", "slot": "a"}
-    document = SlotCoverage(**held, log_id=0, number=1, by="open_ms", runs=runs)
+    document = SlotCoverage(
+        exchange="binance", channel="candles_1m", symbol="btc_usdt", slot="a", log_id=0, number=1,
+        by="open_ms", runs=runs,
+    )  # fmt: skip
     await write_coverage(service.store, [document])
     there.listing.spoil = lacking(-40, -39, -20)
 

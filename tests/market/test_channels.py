@@ -30,8 +30,9 @@ from penstock.market.events import (
     Trade,
 )
 from penstock.market.symbol import Symbol
-from penstock.storage.log import keys, market_ns, open_log
+from penstock.storage.log import keys, open_log
 from penstock.storage.log.keys import Stream
+from penstock.storage.log.spans import market_ns
 from penstock.streaming.commands import Subscription
 from penstock.streaming.wanted import WantedStreams
 

@@ -139,10 +139,10 @@ def test_failed_backups_and_processes_that_were_given_up() -> None:
 
 def test_backups_that_are_too_old_or_are_not_copied() -> None:
     day_ms, used = 86_400_000, seen("keep", FOLDER, 1)
-    place = {"folder": used.status.folder, "host": used.status.host}
     good = BackupOutcome(
-        log_id="1", at_ms=NOW_MS, made_ms=NOW_MS - day_ms, copied_ms=NOW_MS, **place
-    )
+        log_id="1", folder=used.status.folder, host=used.status.host, at_ms=NOW_MS,
+        made_ms=NOW_MS - day_ms, copied_ms=NOW_MS,
+    )  # fmt: skip
     old = replace(good, log_id="2", made_ms=NOW_MS - 2 * day_ms)
     unused = replace(old, log_id="3", folder="/other")
     alone = replace(good, log_id="4", copy_problem="s3: it has no space.")

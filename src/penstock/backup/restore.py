@@ -58,7 +58,7 @@ def restore(
         _remove_left(target)
         with _fresh_folder(target) as fresh:
             write_files(archive, found, fresh, progress)
-            if not keep_log_id and _is_lake_newer(found):
+            if not keep_log_id and gets_new_id(found):
                 renew_log_id(fresh)
                 found = replace(found, log_id=f"{log_id(fresh):x}")
             _check_target(target)
@@ -69,8 +69,11 @@ def restore(
     return found
 
 
-def _is_lake_newer(found: Manifest) -> bool:
-    """Whether the lake may have records that neither the log nor the state of the backup knows."""
+def gets_new_id(found: Manifest) -> bool:
+    """Whether the restored log gets a new id.
+
+    The lake may have records then that neither the log nor the state of the backup knows.
+    """
     lake, state = found.parts.get("lake"), found.parts.get("state")
     is_elsewhere = lake is not None and not lake.included and lake.kind != "delta"
     return is_elsewhere and state is not None and state.included

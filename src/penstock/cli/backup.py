@@ -17,6 +17,7 @@ from penstock.backup.folder import Rehearsal, ahead_of, find_backup, list_backup
 from penstock.backup.manifest import Manifest
 from penstock.backup.priority import give_way
 from penstock.backup.reading import check_archive
+from penstock.backup.restore import gets_new_id
 from penstock.backup.restore import restore as restore_archive
 from penstock.backup.run import Backed, backup_folder, make_backup
 from penstock.cli.backup_sync import sync
@@ -262,6 +263,11 @@ def restore(
     for part, each in found.parts.items():
         if not each.included:
             note(f"penstock: not in the backup: {part}. {each.note}")
+    if gets_new_id(found):
+        note(
+            "penstock: the lake may be newer than this backup, so the restored log has a new id."
+            " Give it a folder of backups of its own: backup.folder."
+        )
     typer.echo(f"Check it with: penstock verify --data-dir {to}")
 
 

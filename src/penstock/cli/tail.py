@@ -22,7 +22,7 @@ from penstock.publish.ordering import Start
 from penstock.publish.registry import BusFacts
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.runtime.stopping import stop_after, stop_on_signals
-from penstock.storage.log import market_ns
+from penstock.storage.log.spans import market_ns
 from penstock.telemetry.printable import printable, printable_json
 
 

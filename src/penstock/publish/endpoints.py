@@ -215,6 +215,7 @@ def renew_log_id(folder: Path) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
+    make_folder((folder / _LOG_ID).parent)
     replace_file(folder / _LOG_ID, secrets.token_hex(_LOG_ID_DIGITS // 2).encode())
 
 

@@ -80,17 +80,7 @@ class _Received(Struct, gc=False):
     received_at_ns: int
 
 
-class _Happened(Struct, gc=False):
-    """The fields in which records have the exchange's time; for a candle, its open time."""
-
-    received_at_ns: int
-    at_ns: int | None = None
-    at_ms: int | None = None
-    open_ms: int | None = None
-
-
 _decode_received = msgspec.json.Decoder(_Received).decode
-_decode_happened = msgspec.json.Decoder(_Happened).decode
 
 
 def received_at_ns(record: bytes) -> int:
@@ -103,22 +93,6 @@ def received_at_ns(record: bytes) -> int:
         return _decode_received(memoryview(record)[1:]).received_at_ns
     except msgspec.DecodeError as error:
         raise NotOurRecord(f"a damaged record: {error}") from error
-
-
-def market_ns(record: bytes) -> int:
-    """When it happened by the exchange's clock; the receive time if the exchange gave no time.
-
-    Raises:
-        NotOurRecord: it is damaged.
-    """
-    try:
-        found = _decode_happened(memoryview(record)[1:])
-    except msgspec.DecodeError as error:
-        raise NotOurRecord(f"a damaged record: {error}") from error
-    if found.at_ns is not None:
-        return found.at_ns
-    at_ms = found.open_ms if found.at_ms is None else found.at_ms
-    return found.received_at_ns if at_ms is None else at_ms * 1_000_000
 
 
 class Counts(Struct):
@@ -141,7 +115,7 @@ class Span(NamedTuple):
     since_ns: int | None = None
     until_ns: int | None = None
     market_since_ns: int | None = None
-    """By the exchange's clock; see ``market_ns``."""
+    """By the exchange's clock; see ``spans.market_ns``."""
     market_until_ns: int | None = None
     rising: bool = False
     """Whether the ids of this stream rise with market time: then less is read."""

@@ -7,10 +7,8 @@ received then, reads their key ranges from all slots, and drops what was receive
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import cast
 
 from penstock.storage.log import (
     EVERYTHING,
@@ -67,8 +65,11 @@ class MergedReader:
         self._streams_of: _StreamsOf = find_streams
 
     def held(self) -> "MergedReader":
-        found = MergedReader(_HeldSlots(self._slots.current()))
-        found._streams_of = cast("_StreamsOf", cache(find_streams))
+        slots = self._slots.current()
+        found, streams = MergedReader(_HeldSlots(slots)), {}
+        for kv in slots.values():
+            streams[id(kv)] = find_streams(kv)
+        found._streams_of = lambda kv: streams[id(kv)]
         return found
 
     def slots(self) -> list[str]:

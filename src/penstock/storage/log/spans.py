@@ -15,8 +15,12 @@ Records outside of the requested times are filtered out.
 from bisect import bisect_left
 from collections.abc import Callable
 
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import NotOurRecord
 from penstock.market import channels
-from penstock.storage.log import Span, Stored, keys, market_ns
+from penstock.storage.log import Span, Stored, keys
 from penstock.storage.log.keys import SECOND_NS, Stream
 
 _MS_NS = 1_000_000
@@ -31,6 +35,34 @@ Interval = tuple[bytes, bytes]
 """Keys from the first, inclusive, to the second, exclusive."""
 Nearest = Callable[[bytes, bool], Stored | None]
 """Returns the first record at or after a key or, with True, the last one before it."""
+
+
+class _Happened(Struct, gc=False):
+    """The fields in which records have the exchange's time; for a candle, its open time."""
+
+    received_at_ns: int
+    at_ns: int | None = None
+    at_ms: int | None = None
+    open_ms: int | None = None
+
+
+_decode_happened = msgspec.json.Decoder(_Happened).decode
+
+
+def market_ns(record: bytes) -> int:
+    """When it happened by the exchange's clock; the receive time if the exchange gave no time.
+
+    Raises:
+        NotOurRecord: it is damaged.
+    """
+    try:
+        found = _decode_happened(memoryview(record)[1:])
+    except msgspec.DecodeError as error:
+        raise NotOurRecord(f"a damaged record: {error}") from error
+    if found.at_ns is not None:
+        return found.at_ns
+    at_ms = found.open_ms if found.at_ms is None else found.at_ms
+    return found.received_at_ns if at_ms is None else at_ms * 1_000_000
 
 
 class Intervals:

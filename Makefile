@@ -43,8 +43,8 @@ test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest -n 5 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
-samples: $(READY) ## Run seeded samples of the chaos tests and of the API fuzzer, a minute or less each
-	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py $(ARGS)
+samples: $(READY) ## Run seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each
+	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .

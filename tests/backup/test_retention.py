@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.backup.folders import add_backup
 
@@ -56,6 +56,7 @@ def test_the_latest_of_each_day_is_kept_and_never_more_than_asked(
     )
 
 
+@settings(max_examples=4 * settings().max_examples)
 @given(FOLDERS, st.integers(1, 9))
 def test_a_verified_backup_is_kept_if_there_is_one(folder: list[BackupFile], keep: int) -> None:
     retained = plan(folder, keep, NOW)

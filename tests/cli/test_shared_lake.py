@@ -49,6 +49,7 @@ def told(exchange: str, postgresql_url: str, s3_options: dict[str, str]) -> dict
     }
 
 
+@pytest.mark.sample
 def test_records_of_two_folders_are_one_frame(
     tmp_path: Path, exchange: str, told: dict[str, str], s3_options: dict[str, str]
 ) -> None:

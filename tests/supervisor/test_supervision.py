@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -149,6 +149,7 @@ def test_whatever_happens_each_runs_at_most_once_and_all_end_in_order(
     assert not world.alive
 
 
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(st.tuples(CODES, st.sampled_from([0.0, 5.0, 59.0, 60.0, 500.0])), max_size=40))
 def test_it_is_given_up_only_after_failures_in_a_row_or_when_it_says_so(
     ends: list[tuple[int, float]],

@@ -117,8 +117,9 @@ class Scene:
 
     def stop(self) -> None:
         for process in reversed(self.processes.values()):
-            process.kill()
-            process.communicate()
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
 
     def _headers(self) -> dict[str, str]:
         token = self.settings.get("PENSTOCK_API_TOKEN")

@@ -67,12 +67,12 @@ export function mount(root, ctx) {
 /**
  * @param {HTMLElement} root
  * @param {import("../app.js").Context} ctx
- * @param {ReturnType<typeof marketChooser>} choose
+ * @param {ReturnType<typeof marketChooser>} markets
  */
-async function loadMarkets(root, ctx, choose) {
+async function loadMarkets(root, ctx, markets) {
   try {
     const { items } = await ctx.api.get("/collected");
-    choose.update(items);
+    markets.update(items);
     if (ctx.params.symbol || !root.isConnected) return;
     const first = items.find((/** @type {any} */ one) => one.symbol.startsWith("BTC/")) ?? items[0];
     if (first) return ctx.navigate(path("market", first.exchange, first.symbol), { replace: true });
@@ -85,7 +85,7 @@ async function loadMarkets(root, ctx, choose) {
     const place = root.querySelector("[data-place=empty]");
     const text = error instanceof Error ? error.message : String(error);
     if (place) replace(place, h("div", { class: "card" }, errorState({
-      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, choose) },
+      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, markets) },
     })));
     else ctx.toast(`The list of markets could not be read: ${text}`, "bad");
   }

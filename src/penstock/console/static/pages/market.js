@@ -67,7 +67,7 @@ export function mount(root, ctx) {
 /**
  * @param {HTMLElement} root
  * @param {import("../app.js").Context} ctx
- * @param {ReturnType<typeof marketChooser>} markets
+ * @param {import("../parts/market-chooser.js").Chooser} markets
  */
 async function loadMarkets(root, ctx, markets) {
   try {

@@ -11,9 +11,12 @@ import { filterRows } from "./rows.js";
 
 const MOST = 50;
 
-/** @typedef {{exchange: string, symbol: string}} Market */
+/**
+ * @typedef {{exchange: string, symbol: string}} Market
+ * @typedef {{element: HTMLElement, update: (all: Market[]) => void, set: (market: Market) => void}} Chooser
+ */
 
-/** @param {{chosen: (market: Market) => void}} options */
+/** @param {{chosen: (market: Market) => void}} options  @returns {Chooser} */
 export function marketChooser({ chosen }) {
   /** @type {Market[]} */
   let markets = [];

@@ -136,3 +136,18 @@ def test_a_busy_topic_does_not_hold_up_another() -> None:
 
     assert sent == [2, 3, 4]
     assert viewer.dropped == 1
+
+
+def test_a_slow_viewer_is_sent_the_two_newest_updates() -> None:
+    hub, viewer = LiveHub(), Viewer(lambda: None)
+    hub.watch(viewer, ["a", "b"])
+    for number in range(1, 6):
+        hub.publish("a", number, {})
+    hub.publish("b", 1, {})
+    sent = [msgspec.json.decode(message) for message in iter(viewer.take, None)]
+
+    assert [(each["topic"], each["seq"]) for each in sent] == [("a", 4), ("b", 1), ("a", 5)]
+    assert viewer.dropped == 3
+    hub.publish("a", 6, {})
+    hub.watch(viewer, ["b"])
+    assert viewer.take() is None, "it has left that topic"

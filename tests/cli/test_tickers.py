@@ -107,6 +107,6 @@ def test_bad_input_is_refused_with_what_to_do(
     host = redis_url.partition("://")[2]
     monkeypatch.setenv("PENSTOCK_LIVE_URL", f"redis://:wrong-password@{host}")
     rejected = run("tickers", "binance", "--data-dir", str(tmp_path), folder=tmp_path)
-    assert rejected.returncode == 2
+    assert rejected.returncode == 75, "a password that is being changed may be right soon"
     assert "wrong-password" not in rejected.stderr
     assert "password" in rejected.stderr

@@ -10,7 +10,7 @@ import penstock.app
 FOLDER = Path(penstock.app.__file__).parent
 ORDER = {
     "process": r"with RecordingProcess\(",
-    "storage": r"process\.own_(?:free_)?slot\(",
+    "storage": r"process\.(?:own_free|take)_slot\(",
     "bus": r"process\.open_recorder\(",
     "clients": r"FleetGateways\(|open_gateways\(process",
 }

@@ -12,7 +12,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak docs clean
+.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak screenshots docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -110,11 +110,15 @@ chaos-simulator: $(READY) ## Send clients and faults to four simulators for an h
 chaos-siege: $(READY) ## Attack an API, a simulator and a collector for a minute, and see what is left; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_siege.py $(ARGS)
 
-soak: $(READY) ## Leave a collector alone for two hours, and watch its memory; SECONDS=300
+soak: $(READY) ## Watch the memory of a console for half an hour, of a collector for two hours; CONSOLE_SECONDS=300 SECONDS=300
+	PENSTOCK_TEST_CONSOLE_SECONDS=$(CONSOLE_SECONDS) $(BIN)/pytest -s -m long tests/chaos/test_soak_console.py $(ARGS)
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),7200) $(BIN)/pytest -s -m long tests/chaos/test_soak.py $(ARGS)
 
 chaos-rotation: $(READY) ## Replace connections every five seconds under load, and judge; SECONDS=600 RATE=6000
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),120) PENSTOCK_TEST_RATE=$(or $(RATE),6000) $(BIN)/pytest -s -m sample tests/chaos/test_rotation.py $(ARGS)
+
+screenshots: $(READY) ## Take the pictures in docs/screenshots anew, with Debian's chromium
+	PENSTOCK_TEST_SCREENSHOTS=1 $(BIN)/pytest -q tests/console/test_pages.py -k screenshots
 
 docs: $(READY) ## Regenerate docs/cli.md, data.md, logs.md and settings.md, and build the site in build/site
 	$(BIN)/python scripts/make_docs.py

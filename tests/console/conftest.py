@@ -15,7 +15,8 @@ OPTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+# Of a module: while Playwright runs, this thread has an event loop, and other tests start their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = chromium()
     if found is None:

@@ -15,7 +15,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-# Of a module: while Playwright runs, this thread has an event loop, and other tests start their own.
+# Of a module: while Playwright runs, this thread has an event loop, and other tests start one.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = chromium()

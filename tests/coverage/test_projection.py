@@ -208,6 +208,23 @@ def test_what_is_recorded_while_the_log_is_read_is_not_left_out(tmp_path: Path) 
     assert mine.seconds() == [(1, 4), (8, 8)]
 
 
+def test_streams_that_never_pause_are_caught_up_with() -> None:
+    mine = slot()
+    mine.writer.append([trade(1), ticker(1)])
+    mine.projection.resume((), mine.writer.last_numbers())
+    last = 1
+    with closing(mine.log.reader()) as reader:
+        for _ in mine.projection.catch_up(reader):
+            last += 1
+            assert last < 20, "it does not end"
+            mine.record(trade(last), ticker(last))
+    mine.write()
+
+    assert not mine.projection.is_behind
+    assert mine.runs() == [(1, last)]
+    assert mine.seconds() == [(1, last)]
+
+
 def test_by_receive_time_runs_are_cut_at_disconnects() -> None:
     mine = slot()
     mine.record(ticker(1), ticker(5))

@@ -1,6 +1,7 @@
 """Real processes under the supervisor: killed, stopped, stubborn, flooding, orphaned."""
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -267,6 +268,22 @@ def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
         pass
     with only_supervisor(tmp_path / "new"):
         pass
+
+
+def test_a_full_disk_does_not_stop_a_supervisor_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+
+    with (
+        only_supervisor(tmp_path),
+        pytest.raises(SupervisorRunning, match="A supervisor runs"),
+        only_supervisor(tmp_path),
+    ):
+        pytest.fail("it is not locked")
 
 
 ORPHANS = """

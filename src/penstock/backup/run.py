@@ -100,11 +100,9 @@ async def make_backup(
         )
     if not (log.folder / manifest.LOG).is_dir():
         raise NoDataset(str(log.folder), "there are no collected data in this folder")
-    staging = staging_folder(log.folder)
     with ExitStack() as stack:
         stack.enter_context(locked_alone(folder))
-        stack.enter_context(locked_alone(staging))
-        await asyncio.to_thread(_prepare, folder, staging, log_id(log.folder))
+        stack.enter_context(locked_alone(staging_folder(log.folder)))
         async with open_state(settings, clock) as state:
             store = Store(
                 log=log,
@@ -122,11 +120,11 @@ async def make_backup(
 def _prepare(folder: Path, staging: Path, log: int) -> None:
     try:
         claim_folder(folder, log)
+        clean(folder)
+        for left in staging.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise StorageError(str(error.filename or folder), error.strerror or str(error)) from error
-    clean(folder)
-    for left in staging.iterdir():
-        shutil.rmtree(left, ignore_errors=True)
 
 
 class _Run:
@@ -139,7 +137,9 @@ class _Run:
         self._began_ms, self._began_ns = store.clock.now_ms(), store.clock.monotonic_ns()
 
     async def run(self) -> Backed:
+        staging = staging_folder(self._store.folder)
         try:
+            await asyncio.to_thread(_prepare, self._folder, staging, self._store.log_id)
             made = await self._make()
         except PenstockError as error:
             await self._report(problem=str(error))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import StorageError, SupervisorRunning
@@ -17,18 +17,20 @@ def only_supervisor(folder: Path) -> Iterator[None]:
 
     Raises:
         SupervisorRunning: another process holds it.
-        StorageError: the folder cannot be created or written.
+        StorageError: the folder cannot be created, or the file not locked.
     """
     with ExitStack() as stack:
         try:
             make_folder(folder)
             descriptor = stack.enter_context(locked_at_once(folder / _FILE, create=True))
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         except BlockingIOError as error:
             raise SupervisorRunning(str(folder), _holder(folder / _FILE)) from error
         except OSError as error:
             raise StorageError(str(folder), error.strerror or str(error)) from error
+        # For error messages only: a full disk must not stop the supervisor from starting.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
 
 

@@ -188,7 +188,10 @@ async def test_the_folder_of_another_logs_backups_is_refused(world: World) -> No
 
     with pytest.raises(ConfigError, match="backups of another log"):
         await other.back_up(folder=str(world.backups), keep=1, rehearse=False)
+    async with open_state(other.settings, SystemClock()) as store:
+        [outcome] = await read_outcomes(store)
 
+    assert "another log" in outcome.problem, "there is an alert"
     assert [each.name for each in list_backups(world.backups)] == [made.written.path.name]
 
 

@@ -244,6 +244,43 @@ async def test_a_silent_line_counts_as_lost(
     await store.close()
 
 
+async def test_a_server_that_accepts_and_never_answers_counts_as_lost(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage.cache.redis._PING_S", 0.1)
+    facts, opened, answers = list[Fact](), list[asyncio.StreamWriter](), True
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        if answers:
+            there, here = await asyncio.open_connection("127.0.0.1", server.port)
+            opened.append(here)
+            await asyncio.gather(_move(reader, here), _move(there, writer))
+
+    async with await asyncio.start_server(carry, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        url = f"redis://127.0.0.1:{port}"
+        store = await open_live_store(url, timeout_s=0.5, listener=facts.append)
+        await until(store, 1)
+        async with asyncio.timeout(PATIENCE_S), store.changes("ticks") as changes:
+            await changes.next_batch()
+            answers = False
+            for each in opened:
+                each.close()
+            while not facts:  # noqa: ASYNC110 (its watcher tells nobody else)
+                await asyncio.sleep(0.01)
+        await store.close()
+        for each in opened:
+            each.close()
+
+
+async def _move(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await source.read(65536):
+            target.write(data)
+    target.close()
+
+
 @asynccontextmanager
 async def encrypted(server: RedisServer, folder: Path) -> AsyncIterator[int]:
     """A port that speaks TLS for a server that does not."""
@@ -252,14 +289,7 @@ async def encrypted(server: RedisServer, folder: Path) -> AsyncIterator[int]:
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, here = await asyncio.open_connection("127.0.0.1", server.port)
-
-        async def move(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            with suppress(ConnectionError):
-                while data := await source.read(65536):
-                    target.write(data)
-            target.close()
-
-        await asyncio.gather(move(reader, here), move(there, writer))
+        await asyncio.gather(_move(reader, here), _move(there, writer))
 
     listener = await asyncio.start_server(carry, "127.0.0.1", 0, ssl=context)
     async with listener:

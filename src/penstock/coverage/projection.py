@@ -22,6 +22,8 @@ QUIET_NS = 10_000_000_000
 """How far the coverage of a stream without new records may lag."""
 _AT_ONCE = 2_000
 """Records of the log to read before other tasks run."""
+_TOGETHER = 20
+"""Streams to catch up with before other tasks run, once their earlier records are read."""
 
 
 class Projection:
@@ -133,14 +135,21 @@ class Projection:
     def catch_up(self, log: LogReader) -> Iterator[None]:
         """Read what is not in it yet; pauses after every few records, so that others may run.
 
-        The log is looked at once for all streams, and again for what is recorded meanwhile.
+        The log is looked at once for all streams. What is recorded meanwhile is read for a few at a
+        time, without a pause after the look: otherwise busy streams would never be caught up with.
         """
+        is_first = True
         while behind := [each for each in self._series.values() if each and each.is_behind]:
             held = log.held()
+            behind = behind if is_first else behind[:_TOGETHER]
             for series in behind:
                 series.is_left_out = False
             for series in behind:
                 yield from self._read(series, held)
+                if is_first:
+                    yield
+            is_first = False
+            yield
 
     @property
     def is_behind(self) -> bool:
@@ -179,7 +188,8 @@ class Projection:
             self._add(
                 series, log, records, Span(since_ns=self._since_ns(series), until_ns=until_ns)
             )
-            yield
+            if len(records) == _AT_ONCE:
+                yield
         since_ns = self._since_ns(series)
         if series.by == "open_ms":
             newest = next(log.scan(series.stream, reverse=True, limit=1), None)
@@ -187,7 +197,6 @@ class Projection:
         self._add(series, log, records, Span(since_ns=since_ns))
         # Whatever is recorded from now on comes by the tap.
         series.is_behind = series.is_left_out
-        yield
 
     def _since_ns(self, series: Series) -> int:
         last = series.runs.last

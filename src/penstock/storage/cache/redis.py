@@ -227,12 +227,14 @@ class RedisBackend:
             ahead_ms, measured_ns = 0, 0
             heard_ns = self._clock.monotonic_ns()
             while True:
-                message = await messages.get_message(timeout=_PING_S)
+                async with self._in_time(_PING_S):  # it may connect again
+                    message = await messages.get_message(timeout=_PING_S)
                 now_ns = self._clock.monotonic_ns()
                 if message is None:
                     if now_ns - heard_ns > _SILENT_NS:
                         raise StoreUnreachable(self.where, "gave no answer in time")
-                    await messages.ping()
+                    async with self._in_time():
+                        await messages.ping()
                     continue
                 heard_ns = now_ns
                 if message["type"] == "subscribe" or now_ns - measured_ns > _MEASURE_NS:
@@ -249,11 +251,11 @@ class RedisBackend:
             await client.aclose()
 
     @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
-        """Limit the time of a call, and name its failures."""
+    async def _in_time(self, wait_s: float = 0.0) -> AsyncIterator[None]:
+        """Limit the time of a call, besides that for which it waits, and name its failures."""
         with self._failures_named():
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(self._timeout_s + wait_s):
                     yield
             except TimeoutError as error:
                 raise StoreUnreachable(self.where, "gave no answer in time") from error

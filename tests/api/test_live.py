@@ -16,6 +16,7 @@ from penstock import __version__
 from penstock.api import live as live_module
 from penstock.api.app_state import AppState
 from penstock.api.live_topics import TOPICS
+from penstock.api.sessions import cookie_name
 from penstock.api.topics import Topic, TopicFamily
 from penstock.config import Secret
 from penstock.errors import StorageError
@@ -253,7 +254,8 @@ async def test_a_request_that_opens_no_websocket_is_told_so(api: Client) -> None
 
 async def test_access_is_that_of_the_api(open_api: Open) -> None:
     api = await open_api(token=Secret(TOKEN), read_token=Secret(READ_TOKEN))
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "penstock_session=x"}):
+    name = cookie_name(api.url)
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"{name}=x"}):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             async with watching(api, **headers):
                 pass

@@ -14,6 +14,8 @@ from penstock.clock import Clock
 
 _COOKIE = "penstock_session"
 MOST_SESSIONS = 1024
+SESSION_ENDED = 4401
+"""The code with which WebSockets are closed that a session opened."""
 _ID_BYTES = 32
 
 AccessScope = Literal["read", "control"]

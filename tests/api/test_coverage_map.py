@@ -1,12 +1,16 @@
 """The coverage map and gaps over HTTP, and a gap that a client has filled."""
 
+import asyncio
+
 import pytest
 from tests.monitor.test_coverage_map import DAY_MS, held
 from tests.monitor.test_gaps import gap
 
+from penstock.api import coverage
 from penstock.config import Secret
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import write_coverage
+from penstock.monitor.coverage_map import CoverageMap
 from penstock.storage.state import StateStore
 
 from .conftest import Client, Open
@@ -92,3 +96,22 @@ async def test_a_token_that_permits_reading_fills_nothing(
     assert (await api.ask("GET", "jobs", **reader)).json["items"] == []
     owner = {"Authorization": "Bearer " + "a" * 32}
     assert (await api.ask("POST", "gaps/fill", {"id": shown["id"]}, **owner)).status == 201
+
+
+async def test_few_maps_are_read_at_the_same_time(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = most = 0
+
+    async def read(*_: object) -> CoverageMap:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await asyncio.sleep(0.02)  # others have the time to begin
+        reading -= 1
+        return CoverageMap(from_ms=0, step_ms=1, columns=0, series=[], more=None)
+
+    monkeypatch.setattr(coverage, "read_map", read)
+    await asyncio.gather(*(api.ask("GET", "coverage/map") for _ in range(8)))
+
+    assert most == 2

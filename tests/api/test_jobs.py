@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from tests.waiting import PATIENCE_S
 
+from penstock.config import Secret
 from penstock.ingest.registry import kinds
 from penstock.jobs.leases import Leases
 
-from .conftest import CANDLES, Client
+from .conftest import CANDLES, Client, Open
 
 HOUR_MS = 3_600_000
 
@@ -300,6 +301,20 @@ async def test_what_a_client_has_already_is_not_sent_again(api: Client) -> None:
 
     await api.ask("POST", f"{path}/pause")
     assert (await api.ask("GET", path, If_None_Match=tag)).status == 200
+
+
+async def test_a_stream_of_events_ends_with_its_session(open_api: Open) -> None:
+    api = await open_api(token=Secret("a token"))
+    bearer = {"Authorization": "Bearer a token"}
+    job = (await api.ask("POST", "jobs", CANDLES, **bearer)).json
+    begun = await api.ask("POST", "session", {"token": "a token"})
+    cookie = {"Cookie": begun.headers["Set-Cookie"].partition(";")[0]}
+    address = f"{api.url}/api/v1/jobs/{job['id']}/events"
+    headers = {"Accept": "text/event-stream", **cookie}
+    async with asyncio.timeout(PATIENCE_S), api.session.get(address, headers=headers) as stream:
+        await stream.content.readuntil(b"nothing new")
+        await api.ask("DELETE", "session", **cookie)
+        await stream.content.read()
 
 
 async def test_events_are_listed_and_new_ones_streamed(api: Client) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from penstock import __version__
 from penstock.api import live as live_module
 from penstock.api.app_state import AppState
 from penstock.api.live_topics import TOPICS
+from penstock.api.sessions import cookie_name
 from penstock.api.topics import Topic, TopicFamily
 from penstock.config import Secret
 from penstock.errors import StorageError
@@ -81,6 +83,18 @@ async def watching(api: Client, *topics: str, **headers: str) -> AsyncIterator[W
         if topics:
             await watcher.watch(*topics)
         yield watcher
+
+
+def opening(host: str, port: str) -> bytes:
+    return (
+        f"GET /api/v1/live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        "Sec-WebSocket-Version: 13\r\n\r\n"
+    ).encode()
+
+
+def frame_of(text: bytes) -> bytes:
+    return bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text  # masked with zeros
 
 
 async def test_the_first_message_tells_what_the_server_is(api: Client) -> None:
@@ -191,19 +205,37 @@ async def test_a_viewer_that_does_not_read_holds_up_nobody(open_api: Open, sourc
     host, port = api.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        handshake = (
-            f"GET /api/v1/live HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
-            "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-            "Sec-WebSocket-Version: 13\r\n\r\n"
-        )
-        text = b'{"watch":["fast"]}'
-        frame = bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text  # masked with zeros
-        await asyncio.to_thread(slow.sendall, handshake.encode() + frame)
+        slow.sendall(opening(host, port) + frame_of(b'{"watch":["fast"]}'))
         async with watching(api, "fast") as watcher:
             seqs = [(await watcher.of("fast"))["seq"] for _ in range(40)]
             assert len(seqs) == len({*seqs})
             while api.app_state.live.viewers > 1:  # the slow one is disconnected
                 await watcher.next()
+
+
+async def test_a_viewer_that_is_sent_away_and_reads_nothing_is_disconnected(
+    open_api: Open, source: Source
+) -> None:
+    api = await open_api()
+    source.size = 20_000_000
+    host, port = api.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.sendall(opening(host, port) + frame_of(b'{"watch":["fast"]}'))
+        while source.reads < 2:  # the first update is being sent
+            await asyncio.sleep(0.01)
+            source.size = 0 if source.reads else source.size
+        silent.sendall(frame_of(b"nonsense"))
+        poll = select.poll()
+        poll.register(silent, select.POLLHUP)
+        assert await asyncio.to_thread(poll.poll, 5_000), "it was reset"
+
+
+@pytest.mark.parametrize("name", ["ä" * 200, "a" + "ä" * 200])
+async def test_a_reason_to_close_is_cut_between_characters(api: Client, name: str) -> None:
+    async with watching(api) as watcher:
+        await watcher.socket.send_json({name: 1})
+        assert await watcher.closed() == 1008
 
 
 async def test_viewers_are_bounded(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +254,8 @@ async def test_a_request_that_opens_no_websocket_is_told_so(api: Client) -> None
 
 async def test_access_is_that_of_the_api(open_api: Open) -> None:
     api = await open_api(token=Secret(TOKEN), read_token=Secret(READ_TOKEN))
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "penstock_session=x"}):
+    name = cookie_name(api.url)
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"{name}=x"}):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             async with watching(api, **headers):
                 pass

@@ -1,5 +1,7 @@
 """What a fleet does now, over the API."""
 
+import asyncio
+import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -8,6 +10,8 @@ from msgspec.structs import replace
 from tests.monitor.lines import line, write
 from tests.monitor.test_connections import STATUS
 
+from penstock.api import observing
+from penstock.monitor.process_logs import LogPage
 from penstock.runtime.status import write_process
 
 from .conftest import Client
@@ -56,3 +60,20 @@ async def test_log_lines_of_the_data_folder_are_listed_in_pages(
 @pytest.mark.parametrize("query", ["after=x", "level=loud", "limit=0", "text=", "lines=3"])
 async def test_a_wrong_query_for_log_lines_is_rejected(api: Client, query: str) -> None:
     (await api.ask("GET", f"logs?{query}")).is_problem(422)
+
+
+async def test_log_files_are_read_for_one_client_at_a_time(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, free = threading.Lock(), LogPage(items=[], next=None)
+
+    def read(*_: object) -> LogPage:
+        assert busy.acquire(blocking=False)
+        threading.Event().wait(0.02)  # others have the time to begin
+        busy.release()
+        return free
+
+    monkeypatch.setattr(observing, "read_logs", read)
+    answers = await asyncio.gather(*(api.ask("GET", "logs") for _ in range(8)))
+
+    assert {answer.status for answer in answers} == {200}

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api.logins import FREE_FAILURES
-from penstock.api.sessions import MOST_SESSIONS, Sessions, session_id
+from penstock.api.sessions import (
+    MOST_SESSIONS,
+    Sessions,
+    cookie_name,
+    session_cookie,
+    session_id,
+)
 from penstock.clock import ManualClock
 from penstock.config import Secret
 from penstock.web.facts import LoginFailed
@@ -34,13 +40,15 @@ async def log_in(api: Client, token: str = TOKEN, **headers: str) -> Answer:
 
 
 def cookie_of(answer: Answer) -> Morsel[str]:
-    return SimpleCookie(answer.headers["Set-Cookie"])["penstock_session"]
+    (morsel,) = SimpleCookie(answer.headers["Set-Cookie"]).values()
+    return morsel
 
 
 async def cookie(api: Client, token: str = TOKEN) -> dict[str, str]:
     answer = await log_in(api, token)
     assert answer.status == 204
-    return {"Cookie": f"theme=dark; penstock_session={cookie_of(answer).value}"}
+    morsel = cookie_of(answer)
+    return {"Cookie": f"theme=dark; {morsel.key}={morsel.value}"}
 
 
 async def test_a_token_begins_a_session_in_a_cookie_that_only_the_server_reads(api: Client) -> None:
@@ -225,4 +233,25 @@ def test_the_number_of_sessions_is_bounded_and_the_oldest_go() -> None:
     ],
 )
 def test_the_cookie_is_found_among_others(header: str, found: str | None) -> None:
-    assert session_id({"cookie": header}) == found
+    assert session_id({"host": "penstock.example", "cookie": header}) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:8780", "penstock_session_8780"),
+        ("[::1]:8781", "penstock_session_8781"),
+        ("[::1]", "penstock_session"),
+        ("localhost", "penstock_session"),
+        ("localhost:x=y; Domain=z", "penstock_session"),
+        ("", "penstock_session"),
+    ],
+)
+def test_servers_on_one_host_have_different_cookies(host: str, name: str) -> None:
+    assert cookie_name(host) == name
+    assert session_id({"host": host, "cookie": f"penstock_session_1=other; {name}=own"}) == "own"
+    assert session_cookie(host, "own", 10, secure=False).startswith(f"{name}=own; ")
+
+
+async def test_the_cookie_is_named_after_the_port(api: Client) -> None:
+    assert cookie_of(await log_in(api)).key == f"penstock_session_{api.url.rpartition(':')[2]}"

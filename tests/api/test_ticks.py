@@ -305,6 +305,15 @@ async def test_streams_end_with_the_server(api: Client) -> None:
         assert (await opened.receive(timeout=PATIENCE_S)).data == 1001
 
 
+async def test_a_stream_ends_with_its_session(open_api: Open) -> None:
+    api = await open_api(token=Secret(TOKEN))
+    begun = await api.ask("POST", "session", {"token": TOKEN})
+    cookie = {"Cookie": begun.headers["Set-Cookie"].partition(";")[0]}
+    async with stream(api, **cookie) as opened:
+        await api.ask("DELETE", "session", **cookie)
+        assert (await opened.receive(timeout=PATIENCE_S)).data == 4401
+
+
 async def test_a_stream_passes_the_same_checks_as_other_requests(open_api: Open) -> None:
     api = await open_api(token=Secret(TOKEN), read_token=Secret(READ_TOKEN))
 

@@ -53,6 +53,8 @@ class AppState:
     """The markets of the data folder, live and as charts; None if the server offers none."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     """Held while collected data is read, so that memory is bounded."""
+    reading_logs: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while log files are read: a search opens many files and takes a processor."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to stop, so that event streams end."""
 

@@ -82,7 +82,8 @@ async def mapped(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     if after is not None and not is_key(after):
         raise bad_field("after", "is not a `more` that a page returned")
     columns = await _columns(app_state, asked)
-    found = await read_map(app_state.store, columns, asked.series(), asked.limit, after)
+    async with app_state.reading:
+        found = await read_map(app_state.store, columns, asked.series(), asked.limit, after)
     return json_answer(_with_token(found))
 
 

@@ -27,6 +27,7 @@ _READ_ONLY_SESSION = (
     " Log in with the token of api.token instead."
 )
 _EXTENSION = "penstock.access"
+_CHECK_S = 0.5
 _CONSOLE = "x-penstock-console"
 """A header that pages of other origins cannot send. Changes with a cookie need it."""
 
@@ -39,6 +40,11 @@ class Granted:
     in_session: bool = False
     is_valid: Callable[[], bool] = lambda: True
     """Whether it still may; a session can end while a WebSocket is open."""
+
+    async def until_ended(self, clock: Clock) -> None:
+        """Return when it may no more."""
+        while self.is_valid():
+            await clock.sleep(_CHECK_S)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from penstock.api import examples
 from penstock.api.app_state import PREFIX
 from penstock.api.operations import OPERATIONS, Operation
 from penstock.api.problems import MEDIA_TYPE, Problem
-from penstock.api.sessions import COOKIE
+from penstock.api.sessions import cookie_name
+from penstock.config import Api
 from penstock.exchanges import registry
 from penstock.ingest.registry import kinds as job_kinds
 from penstock.jobs.kinds import forms
@@ -80,8 +81,9 @@ def document() -> Schema:
                 "session": {
                     "type": "apiKey",
                     "in": "cookie",
-                    "name": COOKIE,
-                    "description": "Set by login. Changes need X-Penstock-Console: 1 as well.",
+                    "name": cookie_name(f"localhost:{Api().port}"),
+                    "description": "Set by login; the number is the port of the request's Host"
+                    " header. Changes need X-Penstock-Console: 1 as well.",
                 },
             },
         },

@@ -17,6 +17,7 @@ from penstock.api.app_state import (
     page_answer,
     resource_answer,
 )
+from penstock.api.credentials import Granted, granted_to
 from penstock.api.problems import AnyRequest, bad_field
 from penstock.api.reading import After, Limit, Word, body_of, page_start, query_of
 from penstock.api.views import EditedJob, JobSummary, job_view
@@ -165,14 +166,14 @@ async def events(
     known = job.events
     if last.isdecimal():
         known = tuple(event for event in job.events if event.at <= int(last[:15]))
-    return ServerSentEvent(_follow(app_state, job_id, known))
+    return ServerSentEvent(_follow(app_state, granted_to(request.scope), job_id, known))
 
 
 async def _follow(
-    app_state: AppState, job_id: str, known: Sequence[JobEvent]
+    app_state: AppState, granted: Granted, job_id: str, known: Sequence[JobEvent]
 ) -> AsyncIterator[ServerSentEventMessage]:
     silent = 0
-    while not app_state.closing.is_set():
+    while granted.is_valid() and not app_state.closing.is_set():
         try:
             latest = (await app_state.job_service.get(job_id)).events
         except StorageError:

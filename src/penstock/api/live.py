@@ -25,7 +25,7 @@ from penstock.api.live_feeds import MOST_TOPICS
 from penstock.api.live_hub import Update, Viewer
 from penstock.api.live_topics import TOPICS, feed_of
 from penstock.api.problems import AnyRequest, ProblemError
-from penstock.api.sessions import AccessScope
+from penstock.api.sessions import SESSION_ENDED, AccessScope
 from penstock.clock import Clock
 from penstock.errors import near_matches
 from penstock.telemetry import Listener
@@ -35,7 +35,7 @@ MOST_WATCHED = 16
 """Topics that one viewer watches."""
 MOST_VIEWERS = MOST_TOPICS // MOST_WATCHED
 BEAT_S = 0.5
-_CLOSED, _GOING_AWAY, _BAD_MESSAGE, _SESSION_ENDED = 1000, 1001, 1008, 4401
+_CLOSED, _GOING_AWAY, _BAD_MESSAGE = 1000, 1001, 1008
 _BURST, _PER_SECOND = 20, 5
 """Messages that a client may send at once, and in every second."""
 
@@ -138,7 +138,7 @@ class _LiveStream(ASGIResponse):
                     await self._woken.wait()
             except TimeoutError:
                 await socket.send(msgspec.json.encode(Beat(at_ms=self._clock.now_ms())))
-        return _SESSION_ENDED, "The session has ended. Log in again."
+        return SESSION_ENDED, "The session has ended. Log in again."
 
     async def _receive(self, socket: WebSocket) -> tuple[int, str]:
         allowance = Allowance(self._clock)

@@ -89,5 +89,6 @@ def _has_credentials(headers: Mapping[str, str]) -> bool:
 def _answer(request: AnyRequest, id_: str, lifetime_s: float) -> Response[None]:
     # The server itself has no TLS; a page that was loaded through a proxy with TLS says so.
     secure = request.headers.get("origin", "").lower().startswith("https:")
-    cookie = session_cookie(id_, lifetime_s, secure=secure)
+    host = request.headers.get("host", "")
+    cookie = session_cookie(host, id_, lifetime_s, secure=secure)
     return Response(None, status_code=204, headers={"Set-Cookie": cookie})

@@ -44,7 +44,7 @@ async def logged(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
     asked = query_of(request, LogFilters)
     query = LogQuery(**{name: getattr(asked, name) for name in asked.__struct_fields__})
     try:
-        page = await asyncio.to_thread(read_logs, app_state.monitor.folder, query)
+        page = await _read(app_state, query)
     except ValueError:
         raise bad_field("after", "is not a `next` that a page returned") from None
     return json_answer(page)
@@ -52,7 +52,12 @@ async def logged(request: AnyRequest, app_state: GivenState) -> Response[bytes]:
 
 async def newest_logs(app_state: AppState) -> LogPage:
     """Return the newest log lines of all levels."""
-    return await asyncio.to_thread(read_logs, app_state.monitor.folder, LogQuery())
+    return await _read(app_state, LogQuery())
+
+
+async def _read(app_state: AppState, query: LogQuery) -> LogPage:
+    async with app_state.reading_logs:
+        return await asyncio.to_thread(read_logs, app_state.monitor.folder, query)
 
 
 ROUTES = [connected, limited, logged]

@@ -12,8 +12,10 @@ from typing import Literal
 
 from penstock.clock import Clock
 
-COOKIE = "penstock_session"
+_COOKIE = "penstock_session"
 MOST_SESSIONS = 1024
+SESSION_ENDED = 4401
+"""The code with which WebSockets are closed that a session opened."""
 _ID_BYTES = 32
 
 AccessScope = Literal["read", "control"]
@@ -62,19 +64,30 @@ class Sessions:
         self._by_hash.pop(_hash(id_), None)
 
 
+def cookie_name(host: str) -> str:
+    """Return the name of the cookie for a Host header.
+
+    Browsers send the cookies of a host to all its ports, so the port is in the name: else a login
+    at one server would replace the session of another one on the same host.
+    """
+    port = host.rpartition(":")[2]
+    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+
+
 def session_id(headers: Mapping[str, str]) -> str | None:
     """Return the id that a request has in its cookie."""
+    wanted = cookie_name(headers.get("host", ""))
     for each in headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
-        if name == COOKIE and value:
+        if name == wanted and value:
             return value
     return None
 
 
-def session_cookie(id_: str, lifetime_s: float, *, secure: bool) -> str:
+def session_cookie(host: str, id_: str, lifetime_s: float, *, secure: bool) -> str:
     """Return the value of Set-Cookie for a session; an empty id removes the cookie."""
     limits = f"Path=/api/v1; Max-Age={round(lifetime_s)}; HttpOnly; SameSite=Strict"
-    return f"{COOKIE}={id_}; {limits}{'; Secure' if secure else ''}"
+    return f"{cookie_name(host)}={id_}; {limits}{'; Secure' if secure else ''}"
 
 
 def _hash(id_: str) -> bytes:

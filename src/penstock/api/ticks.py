@@ -17,9 +17,11 @@ from litestar.types import HTTPScope, Receive, Send
 from msgspec import UNSET, Struct, UnsetType
 
 from penstock.api.app_state import AppState, GivenState, json_answer, page_answer
+from penstock.api.credentials import Granted, granted_to
 from penstock.api.live_ticks import MOST_STREAMS, LiveTicks
 from penstock.api.problems import AnyRequest, ProblemError
 from penstock.api.reading import After, Limit, Word, page_start, query_of
+from penstock.api.sessions import SESSION_ENDED
 from penstock.api.views import tick_view
 from penstock.clock import Clock
 from penstock.connectors.markets import stored_listing
@@ -100,25 +102,24 @@ class _TickStream(ASGIResponse):
             # A client that has disconnected, or a store that was closed, ends the stream.
             with suppress(OSError, StorageError):
                 await send({"type": "http.response.start", "status": 101, "headers": []})
-                await self._stream(socket)
+                await self._stream(socket, granted_to(scope))
         finally:
             ticks.streams -= 1
 
-    async def _stream(self, socket: WebSocket) -> None:
-        code = _FAILED
+    async def _stream(self, socket: WebSocket, granted: Granted) -> None:
+        code, clock = _FAILED, self._app_state.clock
         async with self._cache.subscribe(self._exchange, self._symbol) as batches:
-            sending = asyncio.create_task(
-                send_ticks(socket.send, batches, self._cache, self._app_state.clock)
-            )
+            sending = asyncio.create_task(send_ticks(socket.send, batches, self._cache, clock))
             ends = [
                 sending,
                 asyncio.create_task(socket.wait_closed()),
                 asyncio.create_task(self._app_state.closing.wait()),
+                asyncio.create_task(granted.until_ended(clock)),
             ]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if not sending.done():
-                    code = _GOING_AWAY
+                    code = _GOING_AWAY if granted.is_valid() else SESSION_ENDED
             finally:
                 for end in ends:
                     end.cancel()

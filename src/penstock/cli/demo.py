@@ -28,7 +28,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.painter import write
 from penstock.cli.processes import running
-from penstock.cli.running import View, in_foreground, show_until
+from penstock.cli.running import View, in_foreground, run_process, show_until
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator
@@ -107,7 +107,7 @@ def demo(
     with _folder(data_dir, delete=as_json) as folder:
         plan = DemoPlan(settings, _SECONDS if seconds is None else seconds, folder, context.obj)
         if full:
-            _report_full(asyncio.run(run_full(plan, chosen)), as_json)
+            _report_full(run_process(run_full(plan, chosen)), as_json)
 
         def report(found: Mapping[str, Findings]) -> None:
             if as_json:
@@ -117,7 +117,7 @@ def demo(
                 _print_findings(found)
                 _print_next_steps(chosen, settings, folder)
 
-        found = asyncio.run(_demo(plan, chosen, _Page(port, opens, stays), report))
+        found = run_process(_demo(plan, chosen, _Page(port, opens, stays), report))
     findings = total(found.values())
     raise typer.Exit(0 if findings.honest and all(each.trades for each in found.values()) else 1)
 

@@ -104,6 +104,11 @@ class HttpConnection(asyncio.Protocol):
         """Whether the connection closes after this response."""
         return self._among.closing
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether data waits for the client to read."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def begin(self) -> None:
         """Start to answer a request whose headers have been read."""
         self._no_deadline()

@@ -18,6 +18,7 @@ _PING_S = 20.0
 """A client that answers no ping is disconnected."""
 _CLOSE_S = 1.0
 """For the client to answer the closing frame."""
+_LONGEST_REASON_BYTES = 123
 _LARGEST_MESSAGE_BYTES = 4096
 """Of messages from clients; a larger one closes the WebSocket."""
 
@@ -77,8 +78,19 @@ class WebSocket:
             pass
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close it, with a reason of at most 123 bytes."""
-        await self.response.close(code=code, message=reason.encode()[:123])
+        """Close it; of the reason, as much as fits into 123 bytes is sent.
+
+        A client that has not read what was sent before is disconnected without a reason.
+        """
+        if self._connection.has_unsent:
+            self._connection.abort()
+            return
+        message = reason.encode()[:_LONGEST_REASON_BYTES].decode(errors="ignore").encode()
+        try:
+            async with asyncio.timeout(self._write_s):
+                await self.response.close(code=code, message=message)
+        except TimeoutError:
+            self._connection.abort()
 
 
 def websocket_of(scope: Mapping[str, Any]) -> WebSocket | None:

@@ -116,10 +116,13 @@ class MarketFeed:
             since_ns = length.open_of(now_ms) * 1_000_000
             read = read_trades(self._reader, followed.trades, since_ns, most=_MOST_IN_CANDLE)
             # Without its first trades a candle would be wrong: then there is none until the next.
+            since_ms = 0
             if read.complete:
                 series.add(read.trades)
-            view.chart(interval, series, {each.id for each in read.trades[:_RECENT]})
-        return view.document(interval, self._collector_of(market), now_ms)
+            else:
+                since_ms = length.next_open(length.open_of(now_ms))
+            view.chart(interval, series, {each.id for each in read.trades[:_RECENT]}, since_ms)
+        return view.document(interval, self._collector_of(market, view.book_slot), now_ms)
 
     def _market(self, watch: Watch, now_ns: int) -> Market:
         """The market that a viewer means.
@@ -218,13 +221,13 @@ class MarketFeed:
         except NotOurRecord:
             self._statuses = []
 
-    def _collector_of(self, market: Market) -> CollectorView | None:
-        """What the collector of a market last said about its book."""
+    def _collector_of(self, market: Market, slot: str) -> CollectorView | None:
+        """What the collector of a market, if given that with this slot, last said of its book."""
         exchange, symbol = market
         found = [
             CollectorView(status.at_ms, book, status.state)
             for status in self._statuses
-            if status.exchange == exchange
+            if status.exchange == exchange and slot in ("", status.slot)
             for book in status.books
             if book.symbol == symbol.slug
         ]

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.runtime.reports import ConnectionReport
-from penstock.runtime.status import SeenProcess, read_processes
+from penstock.runtime.status import SeenProcess, looked_up, read_processes
 from penstock.storage.state import StateStore
 
 State = Literal["connecting", "connected", "reconnecting", "closing", "closed"]
@@ -62,7 +62,7 @@ async def connections(store: StateStore) -> Connections:
     Raises:
         StoreUnreachable: the store does not answer.
     """
-    return connections_of(await read_processes(store))
+    return connections_of(looked_up(await read_processes(store)))
 
 
 def connections_of(processes: Iterable[SeenProcess]) -> Connections:

@@ -67,6 +67,8 @@ class ExchangeActivity(Struct, frozen=True, kw_only=True):
     connections_up: int = 0
     lag_ms: int | None = None
     """From a trade's time, by the exchange's clock, to its receipt; None if it is not known."""
+    last_data_ms: int | None = None
+    """When data of this exchange was last received, if the process receives that of several."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

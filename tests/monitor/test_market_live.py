@@ -248,6 +248,22 @@ async def test_a_snapshot_that_is_too_old_to_apply_all_changes_to_is_waited_for(
     assert (await markets.document(WATCH)).badge == "synced"
 
 
+async def test_one_of_several_collectors_with_a_synced_book_is_enough(
+    log: Counted, markets: LiveMarkets, clock: ManualClock, tmp_path: Path
+) -> None:
+    record(log, snapshot(100))
+    book = BookStatus(symbol=BTC.slug, state="synced", reason="", update_id=100, resyncs=0)
+    waiting = BookStatus(symbol=BTC.slug, state="syncing", reason="new", update_id=0, resyncs=0)
+    for slot, found, at_ms in (("a", book, NOW_MS - 500), ("b", waiting, NOW_MS)):
+        running = CollectorStatus(
+            exchange="binance", slot=slot, pid=1, started_ms=0, at_ms=at_ms, state="running",
+            books=[found],
+        )  # fmt: skip
+        write_status(tmp_path, running)
+
+    assert (await markets.document(WATCH)).badge == "synced"
+
+
 async def test_without_ids_the_collector_that_recorded_the_book_decides_its_badge(
     log: Counted, clock: ManualClock, tmp_path: Path
 ) -> None:

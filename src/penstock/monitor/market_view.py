@@ -57,6 +57,12 @@ class CollectorView(NamedTuple):
     book: BookStatus
     state: str
     """That of the collector."""
+    slot: str = ""
+
+    def keeps_it(self, now_ms: int) -> bool:
+        """Whether it reported lately that its book is synced."""
+        is_synced = self.state == "running" and self.book.state == "synced"
+        return is_synced and now_ms - self.at_ms <= _BEHIND_MS
 
 
 @dataclass

@@ -218,6 +218,34 @@ def test_a_book_is_stale_soon_after_its_collector_was_killed(truth: Book) -> Non
     )  # fmt: skip
 
 
+def test_a_book_that_lacks_what_the_collector_had_a_while_ago_is_stale(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+    update_id = truth.update_id(SLOT)
+
+    def badge(after_s: int, theirs: int) -> str:
+        at_ms = AT_MS + after_s * 1000
+        return view.document("1m", collector(at_ms, update_id=theirs), at_ms).badge
+
+    assert [badge(second, update_id) for second in (0, 60)] == ["synced", "synced"]
+    badges = [badge(61 + second, update_id + 1 + second) for second in range(8)]
+    assert badges == ["synced"] * 6 + ["stale"] * 2
+    view.receive("a", snapshot(truth, SLOT + 50, 50))
+    for slot in range(SLOT + 1, SLOT + 50):
+        if (change := delta(truth, slot)) is not None:
+            view.receive("a", change)
+    assert badge(70, truth.update_id(SLOT + 49)) == "synced"
+
+
+def test_a_book_is_stale_while_its_collector_cannot_write(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+
+    shown = view.document("1m", collector()._replace(unwritten="the disk is full"), AT_MS)
+
+    assert (shown.badge, shown.why) == ("stale", "The collector cannot write: the disk is full")
+
+
 def test_a_quiet_book_and_a_late_status_are_no_reason_to_call_a_book_stale(truth: Book) -> None:
     view = MarketView("toy", LINK, RULES)
     view.receive("a", snapshot(truth, SLOT, 50))

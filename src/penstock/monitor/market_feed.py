@@ -223,7 +223,8 @@ class MarketFeed:
         self._collectors = {}
         for status in statuses:
             for book in status.books:
-                view = CollectorView(status.at_ms, book, status.state, status.slot)
+                unwritten = status.troubles.get("log", "")
+                view = CollectorView(status.at_ms, book, status.state, status.slot, unwritten)
                 self._collectors.setdefault((status.exchange, book.symbol), []).append(view)
 
     def _collector_of(self, market: Market, slot: str, now_ms: int) -> CollectorView | None:

@@ -58,6 +58,8 @@ class CollectorView(NamedTuple):
     state: str
     """That of the collector."""
     slot: str = ""
+    unwritten: str = ""
+    """Why it cannot write the log, if it cannot."""
 
     def keeps_it(self, now_ms: int) -> bool:
         """Whether it reported lately that its book is synced."""
@@ -86,6 +88,8 @@ class MarketView:
         self._recent: deque[BookDelta] = deque(maxlen=_RECENT_DELTAS)
         self._ends = Ends()
         self._book_ns = self._last_ns = 0
+        self._awaited = 0, 0
+        """An update that a collector had, and when it said so."""
         self._tape: list[tuple[Place, TradeRow]] = []
         """Oldest first."""
         self._seen: deque[int] = deque(maxlen=_REMEMBERED)
@@ -291,9 +295,21 @@ class MarketView:
             return "resyncing", theirs.reason
         if book.state != "synced":
             return "resyncing", self.waits or book.reason
-        if book.update_id and theirs.update_id > book.update_id and old_ms > _BEHIND_MS:
+        if self._is_behind(book, collector, now_ms):
             return "stale", f"{theirs.update_id - book.update_id} updates behind the collector."
+        if collector.unwritten:
+            return "stale", f"The collector cannot write: {collector.unwritten}"
         return "synced", ""
+
+    def _is_behind(self, book: Book, collector: CollectorView, now_ms: int) -> bool:
+        """Whether the book lacks updates that the collector had a while ago."""
+        awaited, since_ms = self._awaited
+        if book.update_id >= awaited:
+            awaited, since_ms = collector.book.update_id, collector.at_ms
+        # There may be several collectors, and an exchange may begin to number again.
+        awaited = min(awaited, collector.book.update_id)
+        self._awaited = awaited, since_ms
+        return awaited > book.update_id > 0 and now_ms - since_ms > _BEHIND_MS
 
 
 def can_begin(snapshot: BookSnapshot, rules: BookRules) -> bool:

@@ -62,6 +62,8 @@ class ExchangeActivity(Struct, frozen=True, kw_only=True):
     exchange: str
     messages: int = 0
     """Recorded or received since its start."""
+    counted_ms: int | None = None
+    """When they were counted, if that was before the status was written."""
     markets: int = 0
     connections: int = 0
     connections_up: int = 0

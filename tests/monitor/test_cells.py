@@ -57,12 +57,14 @@ def naive(intervals: list[Interval], columns: Columns) -> str:
     return cells
 
 
+_NO_TIMES = (None, None)
 moment = st.one_of(st.none(), st.integers(0, 60))
 drawn = st.lists(st.builds(interval, moment, moment, st.sampled_from(STATES)), max_size=8)
 
 
 @given(drawn, st.integers(0, 30), st.integers(1, 15), st.integers(1, 6))
 @example([interval(3, 3, "complete")], 0, 5, 2)
+@example([interval(0, 10, "complete"), interval(None, None, "gap")], 0, 5, 2)
 @example([interval(0, 10, "complete"), interval(10, 10, "gap")], 0, 10, 2)
 def test_cells_equal_those_of_every_millisecond(
     intervals: list[Interval], from_ms: int, step_ms: int, count: int
@@ -76,7 +78,10 @@ def test_cells_equal_those_of_every_millisecond(
     else:
         assert share is not None
         assert 0 <= share <= 1
-        assert (share == 1) == (not set(cells) - set("fF."))
+        unplaced = {each.state for each in intervals if (each.since_ms, each.until_ms) == _NO_TIMES}
+        assert (share == 1) == (
+            not set(cells) - set("fF.") and not unplaced & {"gap", "unfillable"}
+        )
 
 
 def test_each_character_is_used_for_what_it_means() -> None:

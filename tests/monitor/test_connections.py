@@ -63,6 +63,14 @@ def test_connections_of_a_process_that_ended_are_closed_since_its_last_report(
     assert shown.messages_per_s == 0
 
 
+def test_what_a_library_subscribes_to_is_not_known_to_be_acknowledged() -> None:
+    status = replace(STATUS, connections=[replace(OPEN, messages=None)])
+
+    [shown] = connections_of([SeenProcess("x", status, 0)]).items
+
+    assert (shown.asked, shown.acked) == (4, None)
+
+
 def test_one_that_was_lost_before_is_closed_since_then() -> None:
     lost = replace(OPEN, state="reconnecting", since_ms=7_000)
     status = replace(STATUS, connections=[lost])

@@ -106,6 +106,9 @@ def test_recorded_candles_are_used_where_they_are_and_trades_elsewhere() -> None
         (open_ms, "7", "1"),
     ]
     assert chart.source == "candles and trades"
+    recorded_only = read(log, limit=4).document
+    assert len(recorded_only.items) == 4
+    assert recorded_only.since_ms == open_ms - 3 * MINUTE_MS, "the recorded ones are read, too"
 
 
 def test_longer_candles_are_made_of_recorded_ones_and_of_the_trades_after_them() -> None:

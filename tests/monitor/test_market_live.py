@@ -112,6 +112,20 @@ async def test_a_market_is_followed_while_it_is_asked_for(
     assert log.opened == 1
 
 
+async def test_no_candle_is_shown_if_its_first_trades_were_not_read(
+    log: Counted, markets: LiveMarkets, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.monitor.market_feed._MOST_IN_CANDLE", 2)
+    record(log, *(trade(number) for number in range(3)))
+    assert (await markets.document(WATCH)).candle is None
+
+    record(log, trade(3))
+    await clock.advance(1)
+
+    shown = await markets.document(WATCH)
+    assert (shown.trades[0].id, shown.candle) == ("3", None)
+
+
 async def test_viewers_share_one_read(
     log: Counted, markets: LiveMarkets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,3 +246,40 @@ async def test_a_snapshot_that_is_too_old_to_apply_all_changes_to_is_waited_for(
     await clock.advance(1)
     status(tmp_path, clock, 102)
     assert (await markets.document(WATCH)).badge == "synced"
+
+
+async def test_one_of_several_collectors_with_a_synced_book_is_enough(
+    log: Counted, markets: LiveMarkets, clock: ManualClock, tmp_path: Path
+) -> None:
+    record(log, snapshot(100))
+    book = BookStatus(symbol=BTC.slug, state="synced", reason="", update_id=100, resyncs=0)
+    waiting = BookStatus(symbol=BTC.slug, state="syncing", reason="new", update_id=0, resyncs=0)
+    for slot, found, at_ms in (("a", book, NOW_MS - 500), ("b", waiting, NOW_MS)):
+        running = CollectorStatus(
+            exchange="binance", slot=slot, pid=1, started_ms=0, at_ms=at_ms, state="running",
+            books=[found],
+        )  # fmt: skip
+        write_status(tmp_path, running)
+
+    assert (await markets.document(WATCH)).badge == "synced"
+
+
+async def test_without_ids_the_collector_that_recorded_the_book_decides_its_badge(
+    log: Counted, clock: ManualClock, tmp_path: Path
+) -> None:
+    at_ns = NOW_MS * 1_000_000
+    found = events.snapshot(0, BTC, "coinbase", at_ns=at_ns, received_at_ns=at_ns, **LEVELS)
+    record(log, found)
+    book = BookStatus(symbol=BTC.slug, state="synced", reason="", update_id=0, resyncs=0)
+    for slot, at_ms in (("collect-binance", NOW_MS - 60_000), ("other", NOW_MS)):
+        running = CollectorStatus(
+            exchange="coinbase", slot=slot, pid=1, started_ms=0, at_ms=at_ms, state="running",
+            books=[book],
+        )  # fmt: skip
+        write_status(tmp_path, running)
+    markets = LiveMarkets(log, tmp_path, clock)  # type: ignore[arg-type]
+
+    shown = await markets.document(Watch("coinbase", "BTC/USDT"))
+    await markets.close()
+
+    assert (shown.badge, shown.bid) == ("stale", "10")

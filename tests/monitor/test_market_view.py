@@ -207,6 +207,68 @@ def test_what_the_collector_says_of_its_book_is_what_the_page_shows(truth: Book)
     assert badge(behind) == ("stale", "7 updates behind the collector.")
 
 
+def test_a_book_is_stale_soon_after_its_collector_was_killed(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+
+    shown = view.document("1m", collector(AT_MS), AT_MS + 6_000)
+
+    assert (shown.badge, shown.why) == (
+        "stale", "Neither a change nor a status was written for 6 s.",
+    )  # fmt: skip
+
+
+def test_a_book_that_lacks_what_the_collector_had_a_while_ago_is_stale(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+    update_id = truth.update_id(SLOT)
+
+    def badge(after_s: int, theirs: int) -> str:
+        at_ms = AT_MS + after_s * 1000
+        return view.document("1m", collector(at_ms, update_id=theirs), at_ms).badge
+
+    assert [badge(second, update_id) for second in (0, 60)] == ["synced", "synced"]
+    badges = [badge(61 + second, update_id + 1 + second) for second in range(8)]
+    assert badges == ["synced"] * 6 + ["stale"] * 2
+    view.receive("a", snapshot(truth, SLOT + 50, 50))
+    for slot in range(SLOT + 1, SLOT + 50):
+        if (change := delta(truth, slot)) is not None:
+            view.receive("a", change)
+    assert badge(70, truth.update_id(SLOT + 49)) == "synced"
+
+
+def test_a_book_is_stale_while_its_collector_cannot_write(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+
+    shown = view.document("1m", collector()._replace(unwritten="the disk is full"), AT_MS)
+
+    assert (shown.badge, shown.why) == ("stale", "The collector cannot write: the disk is full")
+
+
+def test_a_quiet_book_and_a_late_status_are_no_reason_to_call_a_book_stale(truth: Book) -> None:
+    view = MarketView("toy", LINK, RULES)
+    view.receive("a", snapshot(truth, SLOT, 50))
+
+    assert view.document("1m", collector(AT_MS + 59_000), AT_MS + 60_000).badge == "synced"
+    assert view.document("1m", collector(AT_MS - 10_000), AT_MS + 1_000).badge == "synced"
+
+
+def test_a_book_without_ids_is_continued_by_another_collector_if_its_own_ended() -> None:
+    view = MarketView("toy", LINK, BookRules(begins="stream"))
+
+    def shows(slot: str, bid: int, at_s: int) -> str | None:
+        levels: dict[str, Any] = {"bids_raw": raw([(bid, 1)]), "asks_raw": raw([(90, 1)])}
+        at_ns = AT_MS * MS_NS + at_s * 1000 * MS_NS
+        view.receive(slot, events.snapshot(0, LINK, at_ns=at_ns, received_at_ns=at_ns, **levels))
+        return document(view).bid
+
+    assert (shows("a", 10, 0), view.book_slot) == ("10", "a")
+    assert (shows("b", 11, 10), view.book_slot) == ("10", "a")
+    assert document(view).book_ms == AT_MS, "what another collector recorded is no change of it"
+    assert (shows("b", 12, 20), view.book_slot) == ("12", "b")
+
+
 def test_a_market_without_a_book_says_so() -> None:
     view = MarketView("toy", LINK, None)
     view.receive("a", events.trade(1, LINK, received_at_ns=AT_MS * MS_NS))
@@ -279,6 +341,31 @@ def test_the_candle_continues_from_what_was_read_and_counts_no_trade_twice() -> 
     assert candle is not None
     assert (candle.at_ms, candle.volume) == (minute.open_of(now_ms), "6")
     assert document(view, now_ms + 60_000).candle is None, "the next one has no trade yet"
+
+
+def test_a_candle_that_lacks_its_first_trades_is_not_shown() -> None:
+    view = MarketView("toy", LINK, None)
+    minute = Interval.parse("1m")
+    now_ms = minute.open_of(AT_MS)
+    view.chart("1m", CandleSeries(minute), (), since_ms=now_ms + 60_000)
+
+    for number, at_ms in enumerate((now_ms, now_ms + 60_000)):
+        view.receive("a", events.trade(number, LINK, at_ns=at_ms * MS_NS))
+
+    assert document(view, now_ms + 30_000).candle is None
+    assert document(view, now_ms + 60_000).candle is not None
+
+
+def test_candles_of_intervals_that_nobody_asks_for_are_not_kept() -> None:
+    view = MarketView("toy", LINK, None)
+    series = CandleSeries(Interval.parse("1s"))
+    view.chart("1s", series, ())
+
+    for second in range(100):
+        view.receive("a", events.trade(second, LINK, at_ns=(AT_MS + 1000 * second) * MS_NS))
+        view.document("1m", None, AT_MS + 1000 * second)
+
+    assert len(series.rows()) == 1
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)

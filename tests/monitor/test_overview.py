@@ -83,6 +83,28 @@ def test_a_process_that_failed_at_its_start_has_its_exchange_in_its_name(
     assert overview_of(OverviewInputs(NOW_MS, [seen("work-0")]), RateSampler()).exchanges == []
 
 
+def test_an_exchange_without_data_is_bad_though_its_process_receives_that_of_others() -> None:
+    quiet = activity("quiet", last_data_ms=NOW_MS - 90_000)
+    ticking = seen("tickers-1", activity("busy", last_data_ms=NOW_MS - 500), quiet, activity("new"))
+
+    found = overview_of(OverviewInputs(NOW_MS, [ticking]), RateSampler()).exchanges
+
+    assert [(each.exchange, each.light, each.last_data_ms) for each in found] == [
+        ("busy", "ok", NOW_MS - 500), ("new", "bad", None), ("quiet", "bad", NOW_MS - 90_000),
+    ]  # fmt: skip
+    assert found[2].why == ["tickers-1: no data for 90 s"]
+
+
+def test_a_rate_is_that_between_the_times_of_the_counts() -> None:
+    rates = RateSampler()
+    for counted_s, written_s in ((0.9, 1), (3, 4), (6.9, 7)):
+        found = activity("toy", round(counted_s * 100), counted_ms=round(counted_s * 1000))
+        process = seen("collect-toy", found, started_ms=0, at_ms=written_s * 1000)
+        rates.observe(readings_of([process]), NOW_MS)
+        assert rates.rate("toy") in (None, 100.0)
+    assert rates.rate("toy") == 100.0
+
+
 def test_without_anything_there_is_an_empty_overview() -> None:
     empty = overview_of(OverviewInputs(NOW_MS), RateSampler())
     assert (empty.exchanges, empty.alerts, empty.rates) == ([], [], [])

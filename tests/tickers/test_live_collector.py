@@ -58,6 +58,10 @@ async def test_given_symbols_are_collected_until_it_is_stopped(
             )
 
         await until(running)
+        [found] = collector.activity
+        assert (found.exchange, found.markets) == ("binance", 2)
+        assert (found.connections, found.connections_up) == (1, 1)
+        assert found.last_data_ms is not None
         entry = (await entries(live_file))[BTC.key]
         assert entry.params == {"exchange": "binance", "symbol": "BTC/USDT", "access": "public"}
         assert entry.message.startswith("Received ticker at ")

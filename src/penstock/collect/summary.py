@@ -31,6 +31,7 @@ def _activity(status: CollectorStatus) -> ExchangeActivity:
     return ExchangeActivity(
         exchange=status.exchange,
         messages=sum(stream.records for stream in status.streams),
+        counted_ms=status.at_ms,
         markets=len({stream.symbol for stream in status.streams}),
         connections=connections,
         connections_up=up,

@@ -5,7 +5,7 @@ from its first known time to its last. What no interval covers in between was ne
 reported as a gap yet.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.coverage.ledger import Interval, State
@@ -39,7 +39,7 @@ _Span = tuple[int, int, State]
 """Since, until, state."""
 
 
-def row_of(intervals: Iterable[Interval], columns: Columns) -> Row:
+def row_of(intervals: Collection[Interval], columns: Columns) -> Row:
     """The row of a series; see ``MapSeries.cells`` for the characters."""
     spans = list(_spans(intervals))
     if not spans:
@@ -51,7 +51,10 @@ def row_of(intervals: Iterable[Interval], columns: Columns) -> Row:
     begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
     expected = _lengths([(begin, end)], columns)
     cells = "".join(map(_cell, expected, held, *touched))
-    return Row(cells, _share(sum(held), sum(expected), cells))
+    share = _share(sum(held), sum(expected), cells)
+    if share is not None and any(map(_is_unplaced, intervals)):
+        share = min(share, _ALMOST)
+    return Row(cells, share)
 
 
 class _Touched(NamedTuple):
@@ -72,6 +75,11 @@ def _spans(intervals: Iterable[Interval]) -> Iterator[_Span]:
         if since_ms is not None:
             # Records of one id after the other may have times in another order.
             yield since_ms, max(since_ms, until_ms or since_ms), each.state
+
+
+def _is_unplaced(interval: Interval) -> bool:
+    """Whether something is missing at an unknown time, perhaps in any column."""
+    return interval.state not in _HELD and interval.since_ms is None and interval.until_ms is None
 
 
 def _cell(

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.runtime.reports import ConnectionReport
-from penstock.runtime.status import SeenProcess, read_processes
+from penstock.runtime.status import SeenProcess, looked_up, read_processes
 from penstock.storage.state import StateStore
 
 State = Literal["connecting", "connected", "reconnecting", "closing", "closed"]
@@ -40,8 +40,8 @@ class ConnectionView(Struct, frozen=True, kw_only=True):
     last_message_ms: int | None
     asked: int
     """Streams that are subscribed to."""
-    acked: int
-    """Streams of these that the exchange has acknowledged."""
+    acked: int | None
+    """Streams of these that the exchange has acknowledged; null if a library subscribes."""
     limit_age_ms: int | None
     """The age at which the exchange closes it; null if it does not."""
     reconnects: int
@@ -62,7 +62,7 @@ async def connections(store: StateStore) -> Connections:
     Raises:
         StoreUnreachable: the store does not answer.
     """
-    return connections_of(await read_processes(store))
+    return connections_of(looked_up(await read_processes(store)))
 
 
 def connections_of(processes: Iterable[SeenProcess]) -> Connections:
@@ -103,10 +103,16 @@ def _view(seen: SeenProcess, found: ConnectionReport) -> ConnectionView:
         messages_per_s=0.0 if ended and found.messages is not None else found.messages_per_s,
         last_message_ms=found.last_message_ms,
         asked=found.asked,
-        acked=0 if state != "connected" else max(0, found.asked - found.pending),
+        acked=_acked(found, state),
         limit_age_ms=found.lifetime_ms,
         reconnects=found.reconnects,
         events=tuple(
             EventView(at_ms=each.at_ms, what=each.what, reason=each.reason) for each in found.events
         ),
     )
+
+
+def _acked(found: ConnectionReport, state: State) -> int | None:
+    if state != "connected":
+        return 0
+    return None if found.messages is None else max(0, found.asked - found.pending)

@@ -16,6 +16,7 @@ _MOST_REASONS = 10
 class ExchangeFacts(NamedTuple):
     """What is known of an exchange."""
 
+    exchange: str
     now_ms: int
     processes: Sequence[tuple[str, SeenProcess]]
     """Those that collect from it, with their names."""
@@ -40,10 +41,19 @@ def light_of(facts: ExchangeFacts) -> tuple[Light, list[str]]:
     return ("warning", why) if warning else ("ok", [])
 
 
-def silence_ms(seen: SeenProcess) -> int:
-    """Time since a process received data, or was started."""
+def last_data_ms(seen: SeenProcess, exchange: str) -> int | None:
+    """When a process last received data of an exchange; None if it has not."""
     status = seen.status
-    return status.at_ms - (status.last_data_ms or status.started_ms) + max(0, seen.silent_ms)
+    each_has = {each.exchange: each.last_data_ms for each in status.exchanges}
+    # An earlier version has only that of all exchanges together.
+    return each_has[exchange] if any(each_has.values()) else status.last_data_ms
+
+
+def silence_ms(seen: SeenProcess, exchange: str) -> int:
+    """Time since a process received data of an exchange, or was started."""
+    status = seen.status
+    since_ms = last_data_ms(seen, exchange) or status.started_ms
+    return status.at_ms - since_ms + max(0, seen.silent_ms)
 
 
 def _bad(facts: ExchangeFacts) -> Iterator[str]:
@@ -55,9 +65,9 @@ def _bad(facts: ExchangeFacts) -> Iterator[str]:
         elif (
             seen.status.kind in _STREAMING
             and seen.status.state == "running"
-            and silence_ms(seen) > facts.stale_after_s * 1000
+            and (silent_ms := silence_ms(seen, facts.exchange)) > facts.stale_after_s * 1000
         ):
-            yield f"{name}: no data for {silence_ms(seen) / 1000:,.0f} s"
+            yield f"{name}: no data for {silent_ms / 1000:,.0f} s"
     if facts.connections and not facts.connections_up:
         yield "no connection is open"
     if facts.blocked_until_ms is not None:

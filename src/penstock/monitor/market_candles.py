@@ -193,7 +193,7 @@ class _Chart:
             until_ns = None if until_ms > self.now_ms else until_ms * _MS_NS
             read = read_trades(self.reader, stream, since_ms * _MS_NS, until_ns, most=left)
             trades, left = read.trades, left - len(read.trades)
-            self.complete_ms = since_ms
+            self.complete_ms = min(self.complete_ms, since_ms)
             if not read.complete:
                 # The interval of the oldest one lacks trades.
                 oldest_ms = min((each.at_ns for each in trades), default=0) // _MS_NS

@@ -71,7 +71,8 @@ class MarketFeed:
         """The channels of each market."""
         self._streams: list[Stream] = []
         self._listed_ns: int | None = None
-        self._statuses: list[CollectorStatus] = []
+        self._collectors: dict[tuple[str, str], list[CollectorView]] = {}
+        """What each collector said of each book, by exchange and slug."""
         self._statuses_ns: int | None = None
 
     def documents(self, asked: Iterable[Watch]) -> dict[Watch, MarketDocument | PenstockError]:
@@ -116,10 +117,13 @@ class MarketFeed:
             since_ns = length.open_of(now_ms) * 1_000_000
             read = read_trades(self._reader, followed.trades, since_ns, most=_MOST_IN_CANDLE)
             # Without its first trades a candle would be wrong: then there is none until the next.
+            since_ms = 0
             if read.complete:
                 series.add(read.trades)
-            view.chart(interval, series, {each.id for each in read.trades[:_RECENT]})
-        return view.document(interval, self._collector_of(market), now_ms)
+            else:
+                since_ms = length.next_open(length.open_of(now_ms))
+            view.chart(interval, series, {each.id for each in read.trades[:_RECENT]}, since_ms)
+        return view.document(interval, self._collector_of(market, view.book_slot, now_ms), now_ms)
 
     def _market(self, watch: Watch, now_ns: int) -> Market:
         """The market that a viewer means.
@@ -213,19 +217,25 @@ class MarketFeed:
         if self._statuses_ns is not None and now_ns - self._statuses_ns < _STATUS_NS:
             return
         self._statuses_ns = now_ns
-        try:
-            self._statuses = read_all(self._folder)
-        except NotOurRecord:
-            self._statuses = []
+        statuses: list[CollectorStatus] = []
+        with suppress(NotOurRecord):
+            statuses = read_all(self._folder)
+        self._collectors = {}
+        for status in statuses:
+            for book in status.books:
+                unwritten = status.troubles.get("log", "")
+                view = CollectorView(status.at_ms, book, status.state, status.slot, unwritten)
+                self._collectors.setdefault((status.exchange, book.symbol), []).append(view)
 
-    def _collector_of(self, market: Market) -> CollectorView | None:
-        """What the collector of a market last said about its book."""
+    def _collector_of(self, market: Market, slot: str, now_ms: int) -> CollectorView | None:
+        """What a collector of a market, if given that with this slot, last said of its book.
+
+        Of several, one with a synced book: the changes of all are applied here.
+        """
         exchange, symbol = market
-        found = [
-            CollectorView(status.at_ms, book, status.state)
-            for status in self._statuses
-            if status.exchange == exchange
-            for book in status.books
-            if book.symbol == symbol.slug
-        ]
-        return max(found, key=lambda each: each.at_ms, default=None)
+        found = self._collectors.get((exchange, symbol.slug), ())
+        return max(
+            (each for each in found if slot in ("", each.slot)),
+            key=lambda each: (each.keeps_it(now_ms), each.at_ms),
+            default=None,
+        )

@@ -38,8 +38,10 @@ MOST_TRADES = 50
 _REMEMBERED = 4096
 """Ids of recent trades that are remembered: a trade that two slots hold is counted once."""
 _STATUS_OLD_MS = 15_000
-"""Collectors write a status every three seconds."""
+"""Collectors write a status every second."""
 _BEHIND_MS = 5_000
+"""After this long, a book without any change needs a newer status, and one with changes must have
+all that the collector had."""
 _RECENT_DELTAS = 256
 """Changes that are kept: a snapshot may be received after some that follow it."""
 _LEFT = (
@@ -55,6 +57,14 @@ class CollectorView(NamedTuple):
     book: BookStatus
     state: str
     """That of the collector."""
+    slot: str = ""
+    unwritten: str = ""
+    """Why it cannot write the log, if it cannot."""
+
+    def keeps_it(self, now_ms: int) -> bool:
+        """Whether it reported lately that its book is synced."""
+        is_synced = self.state == "running" and self.book.state == "synced"
+        return is_synced and now_ms - self.at_ms <= _BEHIND_MS
 
 
 @dataclass
@@ -62,6 +72,8 @@ class _Chart:
     series: CandleSeries
     included: Collection[int]
     """The newest trades that are in it already."""
+    since_ms: int
+    """Candles that opened before this lack trades."""
 
 
 class MarketView:
@@ -76,6 +88,8 @@ class MarketView:
         self._recent: deque[BookDelta] = deque(maxlen=_RECENT_DELTAS)
         self._ends = Ends()
         self._book_ns = self._last_ns = 0
+        self._awaited = 0, 0
+        """An update that a collector had, and when it said so."""
         self._tape: list[tuple[Place, TradeRow]] = []
         """Oldest first."""
         self._seen: deque[int] = deque(maxlen=_REMEMBERED)
@@ -103,13 +117,18 @@ class MarketView:
                     self._book.interrupt(event.reason)
 
     def chart(
-        self, interval: CandleInterval, series: CandleSeries, included: Collection[int]
+        self,
+        interval: CandleInterval,
+        series: CandleSeries,
+        included: Collection[int],
+        since_ms: int = 0,
     ) -> None:
         """Keep the current candle of an interval, continuing from a series.
 
-        ``included`` are the ids of the newest trades in it: they may be received again.
+        ``included`` are the ids of the newest trades in it: they may be received again. Candles
+        that opened before ``since_ms`` lack trades and are not shown.
         """
-        self._charts[interval] = _Chart(series, included)
+        self._charts[interval] = _Chart(series, included, since_ms)
 
     def has_chart(self, interval: CandleInterval) -> bool:
         """Whether the current candle of an interval is kept."""
@@ -146,6 +165,11 @@ class MarketView:
             book_ms=self._book_ns // 1_000_000 or None,
         )
 
+    @property
+    def book_slot(self) -> str:
+        """The slot whose changes make the book; empty if those of all slots do."""
+        return "" if self._rules is None or self._rules.numbered else self._book_slot
+
     def _may_change(self, slot: str) -> bool:
         """Whether a record of this slot belongs to the book.
 
@@ -181,9 +205,11 @@ class MarketView:
         assert self._rules is not None
         if not can_begin(snapshot, self._rules):
             return
-        self._book_ns = max(self._book_ns, snapshot.received_at_ns)
+        silent_ns = snapshot.received_at_ns - self._book_ns
+        # Its collector may have been killed; another one may keep the same book.
+        is_left = not self._may_change(slot) and silent_ns > _STATUS_OLD_MS * 1_000_000
         try:
-            if self._rules.begins == "frame" or book.state != "synced":
+            if self._rules.begins == "frame" or book.state != "synced" or is_left:
                 if book.begin(snapshot):
                     self._book_slot = slot
                     self._ends = self._ends_of(snapshot)
@@ -191,6 +217,8 @@ class MarketView:
                 self._continue_from(snapshot, book.update_id)
         except MalformedLevels as error:
             book.invalidate(f"snapshot: {error}")
+        if self._may_change(slot):
+            self._book_ns = max(self._book_ns, snapshot.received_at_ns)
 
     def _continue_from(self, snapshot: BookSnapshot, update_id: int) -> None:
         """Replace the book by one that begins from a later snapshot, if that reaches as far."""
@@ -227,13 +255,14 @@ class MarketView:
         return known, True
 
     def _candle(self, interval: CandleInterval, now_ms: int) -> CandleRow | None:
+        for each in self._charts.values():  # also of intervals that nobody asks for any more
+            each.series.drop_before(each.series.interval.open_of(now_ms))
         chart = self._charts.get(interval)
         if chart is None:
             return None
         series = chart.series
         open_ms = series.interval.open_of(now_ms)
-        series.drop_before(open_ms)
-        row = series.row(open_ms)
+        row = series.row(open_ms) if open_ms >= chart.since_ms else None
         if row is None:
             return None
         at_ms, open_, high, low, close, volume = row
@@ -259,13 +288,28 @@ class MarketView:
         old_ms = now_ms - collector.at_ms
         if old_ms > _STATUS_OLD_MS:
             return "stale", f"The collector has written no status for {old_ms // 1000} s."
+        silent_ms = now_ms - max(collector.at_ms, self._book_ns // 1_000_000)
+        if silent_ms > _BEHIND_MS:
+            return "stale", f"Neither a change nor a status was written for {silent_ms // 1000} s."
         if theirs.state != "synced":
             return "resyncing", theirs.reason
         if book.state != "synced":
             return "resyncing", self.waits or book.reason
-        if book.update_id and theirs.update_id > book.update_id and old_ms > _BEHIND_MS:
+        if self._is_behind(book, collector, now_ms):
             return "stale", f"{theirs.update_id - book.update_id} updates behind the collector."
+        if collector.unwritten:
+            return "stale", f"The collector cannot write: {collector.unwritten}"
         return "synced", ""
+
+    def _is_behind(self, book: Book, collector: CollectorView, now_ms: int) -> bool:
+        """Whether the book lacks updates that the collector had a while ago."""
+        awaited, since_ms = self._awaited
+        if book.update_id >= awaited:
+            awaited, since_ms = collector.book.update_id, collector.at_ms
+        # There may be several collectors, and an exchange may begin to number again.
+        awaited = min(awaited, collector.book.update_id)
+        self._awaited = awaited, since_ms
+        return awaited > book.update_id > 0 and now_ms - since_ms > _BEHIND_MS
 
 
 def can_begin(snapshot: BookSnapshot, rules: BookRules) -> bool:

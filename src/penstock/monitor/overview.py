@@ -10,7 +10,7 @@ from msgspec import Struct
 from penstock import __version__
 from penstock.backup.outcome import BackupOutcome
 from penstock.exchanges import registry
-from penstock.monitor.lights import ExchangeFacts, Light, light_of
+from penstock.monitor.lights import ExchangeFacts, Light, last_data_ms, light_of
 from penstock.monitor.rates import Point, RateSampler
 from penstock.resilience.breaker import Breaker, Phase
 from penstock.runtime.disk_space import measure_space
@@ -215,6 +215,7 @@ def _exchange(
     lags = [each.lag_ms for each in activity if each.lag_ms is not None]
     light, why = light_of(
         ExchangeFacts(
+            exchange=name,
             now_ms=inputs.now_ms,
             processes=processes,
             connections=connections,
@@ -233,7 +234,7 @@ def _exchange(
         messages_per_s=rates.rate(name),
         lag_ms=max(0, max(lags) + connector.exchange_offset_ms) if lags else None,
         last_data_ms=max(
-            (seen.status.last_data_ms for _, seen in processes if seen.status.last_data_ms),
+            (at_ms for _, seen in processes if (at_ms := last_data_ms(seen, name)) is not None),
             default=None,
         ),
         markets=_markets(running, name),

@@ -82,7 +82,13 @@ def _view(
 def readings_of(seen: Iterable[SeenProcess]) -> list[Reading]:
     """What the processes that run have counted."""
     return [
-        Reading(each.id, found.exchange, each.status.started_ms, each.status.at_ms, found.messages)
+        Reading(
+            each.id,
+            found.exchange,
+            each.status.started_ms,
+            each.status.at_ms if found.counted_ms is None else found.counted_ms,
+            found.messages,
+        )
         for each in seen
         if each.status.exchanges and not each.gone and each.status.state == "running"
         for found in each.status.exchanges

@@ -62,11 +62,15 @@ class ExchangeActivity(Struct, frozen=True, kw_only=True):
     exchange: str
     messages: int = 0
     """Recorded or received since its start."""
+    counted_ms: int | None = None
+    """When they were counted, if that was before the status was written."""
     markets: int = 0
     connections: int = 0
     connections_up: int = 0
     lag_ms: int | None = None
     """From a trade's time, by the exchange's clock, to its receipt; None if it is not known."""
+    last_data_ms: int | None = None
+    """When data of this exchange was last received, if the process receives that of several."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

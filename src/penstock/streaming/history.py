@@ -82,10 +82,9 @@ class ConnectionHistory:
     def per_second(self, now_ns: int) -> float | None:
         """Messages per second, measured over two seconds or more; None before the first."""
         messages, at_ns = self._measured
-        if at_ns == 0:
+        if at_ns == 0 or now_ns < at_ns:  # the clock was set back
             self._measured = (self.messages, now_ns)
-        elif not 0 <= now_ns - at_ns < _RATE_NS:
-            rate = (self.messages - messages) * 1e9 / (now_ns - at_ns)
-            self._per_second = round(max(0.0, rate), 1)
+        elif now_ns - at_ns >= _RATE_NS:
+            self._per_second = round((self.messages - messages) * 1e9 / (now_ns - at_ns), 1)
             self._measured = (self.messages, now_ns)
         return self._per_second

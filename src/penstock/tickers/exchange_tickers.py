@@ -28,6 +28,7 @@ from penstock.market.events import Disconnect, Event, Ticker
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.runtime.reports import ConnectionReport
+from penstock.runtime.status import ExchangeActivity
 from penstock.streaming.facts import StreamsRefused
 from penstock.streaming.shard import Shard
 from penstock.streaming.sharding import ConnectLimiter
@@ -115,6 +116,19 @@ class ExchangeTickers:
         heard_ns = [ticker.received_at_ns for ticker in self.entries.latest()]
         oldest_s = (self._clock.now_ns() - min(heard_ns)) / 1e9 if heard_ns else None
         return ExchangeMeasured(self.received, dict(self.entries.statuses()), oldest_s)
+
+    def activity(self) -> ExchangeActivity:
+        """What was received."""
+        open_ = [each.state in ("connected", "leaving") for each in self.connections()]
+        latest_ns = max((each.received_at_ns for each in self.entries.latest()), default=None)
+        return ExchangeActivity(
+            exchange=self._exchange.name,
+            messages=self.received,
+            markets=len(self.wanted),
+            connections=len(open_),
+            connections_up=sum(open_),
+            last_data_ms=None if latest_ns is None else latest_ns // 1_000_000,
+        )
 
     def connections(self) -> list[ConnectionReport]:
         """The connections of its streams."""

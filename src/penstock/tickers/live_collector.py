@@ -87,10 +87,7 @@ class LiveTickerCollector:
     @property
     def activity(self) -> tuple[ExchangeActivity, ...]:
         """What was received of each exchange."""
-        return tuple(
-            ExchangeActivity(exchange=name, messages=each.received, markets=len(each.wanted))
-            for name, each in sorted(self._exchanges.items())
-        )
+        return tuple(each.activity() for _, each in sorted(self._exchanges.items()))
 
     def connections(self) -> list[ConnectionReport]:
         """Its connections, of all exchanges."""

@@ -54,7 +54,7 @@ export function mount(root, ctx) {
     const open = items.filter(isOpen).length;
     const lost = items.flatMap((one) => closings(one, ctx.now()));
     const asked = items.reduce((sum, one) => sum + one.asked, 0);
-    const missing = items.filter(isOpen).reduce((sum, one) => sum + Math.max(0, one.asked - one.acked), 0);
+    const missing = items.filter(isOpen).reduce((sum, one) => sum + Math.max(0, one.asked - (one.acked ?? one.asked)), 0);
     const known = items.filter((one) => one.messages_per_s !== null);
     stats.open.update({ value: `${count(open)} / ${count(items.length)}`, note: open === items.length ? "all of them" : "see the rows marked red", kind: open < items.length ? "warning" : "" });
     stats.messages.update({ value: known.length ? rate(known.reduce((sum, one) => sum + one.messages_per_s, 0)) : UNKNOWN, unit: "/s" });
@@ -140,7 +140,7 @@ function connectionTable(ctx) {
         name: "streams", title: "Acknowledged", numeric: true, value: (one) => one.acked, text: (one) => `${count(one.acked)} / ${count(one.asked)}`, hint: "Streams that the exchange acknowledged, of those asked for",
         paint: (cell, one) => {
           setText(cell, `${count(one.acked)} / ${count(one.asked)}`);
-          setAttribute(cell, "data-kind", isOpen(one) && one.acked < one.asked ? "warning" : null);
+          setAttribute(cell, "data-kind", isOpen(one) && one.acked !== null && one.acked < one.asked ? "warning" : null);
         },
       },
       { name: "reconnects", title: "Lost", numeric: true, value: (one) => one.reconnects, text: (one) => count(one.reconnects), hint: "How often it was lost since its process started" },

@@ -60,7 +60,8 @@ export function mount(root, ctx) {
     const known = items.filter((one) => one.messages_per_s !== null);
     stats.open.update({ value: `${count(open)} / ${count(items.length)}`, note: open === items.length ? "all of them" : "see the rows marked red", kind: open < items.length ? "warning" : "" });
     stats.messages.update({ value: known.length ? rate(known.reduce((sum, one) => sum + one.messages_per_s, 0)) : UNKNOWN, unit: "/s" });
-    stats.lost.update({ value: count(lost.length), note: lost.length ? "reasons are below" : "none" });
+    const isMore = items.some((one) => one.events.length >= MOST_EVENTS);
+    stats.lost.update({ value: `${isMore ? "≥ " : ""}${count(lost.length)}`, note: lost.length ? "reasons are below" : "none" });
     stats.unacked.update({ value: count(missing), note: `of ${count(asked)} asked for`, kind: missing ? "warning" : "" });
     showReasons(lost);
   }

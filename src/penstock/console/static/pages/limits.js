@@ -8,7 +8,7 @@
 // [data-list=transitions] li[data-to].
 
 import { ago, count, duration, setTime, time, utc } from "../format.js";
-import { badge, setBadge } from "../parts/badge.js";
+import { badge } from "../parts/badge.js";
 import { breakerPart } from "../parts/breaker.js";
 import { countdown } from "../parts/countdown.js";
 import { confirmDialog } from "../parts/dialog.js";
@@ -203,7 +203,6 @@ function exchangePart(exchange, ctx, order) {
       }
       breaker.update(next.breaker);
       showRefusals(next.refusals ?? []);
-      setBadge(paused, "paused", "warning");
       tick();
     },
   };

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from tests.console.conftest import Visit, visiting
 from tests.console.scene import Scene, scene, until
 from tests.console.test_pages import field, look
@@ -189,3 +189,48 @@ def test_a_wrong_clock_is_told(browser: Browser, demo: Scene) -> None:
         visit.page.add_init_script("const now = Date.now; Date.now = () => now() - 3_600_000;")
         look(visit.page, demo, "overview")
         expect(visit.page.locator("#banner[data-banner=skew]")).to_be_visible()
+
+
+def test_a_navigation_moves_the_focus_and_closes_what_was_open(page: Page, demo: Scene) -> None:
+    look(page, demo, "coverage")
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    expect(page.locator("main[data-page=jobs]")).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    page.go_back()
+    expect(page.locator("main[data-page=coverage]")).to_be_focused()
+    expect(page.locator("dialog")).to_have_count(0)
+    page.evaluate("document.querySelector('main').firstElementChild.dataset.kept = 'yes'")
+    page.locator("a.skip").evaluate("link => link.click()")
+    expect(page.locator("main [data-kept=yes]")).to_have_count(1)
+    assert "#" not in page.url
+
+
+def test_a_list_of_markets_that_comes_late_leads_nowhere(page: Page, demo: Scene) -> None:
+    held: list[Route] = []
+    page.route("**/api/v1/collected", lambda route: held.append(route))  # noqa: PLW0108
+    with page.expect_request("**/api/v1/collected"):
+        page.goto(f"{demo.url}/market")
+    expect(page.locator("main[data-page=market][data-ready=true]")).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    expect(page.locator("main[data-page=jobs][data-ready=true]")).to_be_visible()
+    with page.expect_response("**/api/v1/collected"):
+        held[0].continue_()
+    page.evaluate("new Promise((next) => requestAnimationFrame(() => setTimeout(next)))")
+    assert page.url.endswith("/jobs")
+
+
+def test_logs_follow_the_newest_line_on_a_narrow_screen(page: Page, demo: Scene) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    look(page, demo, "logs")
+    expect(page.locator("[data-list=logs] li").nth(12)).to_be_attached()
+    page.wait_for_function(
+        "() => { const list = document.querySelector('[data-list=logs]');"
+        " return list.scrollHeight - list.scrollTop - list.clientHeight < 24; }"
+    )
+    expect(page.locator("[data-follow]")).to_have_attribute("data-follow", "true")
+    page.locator("[data-list=logs]").hover()
+    page.mouse.wheel(0, -400)
+    expect(page.locator("[data-follow]")).to_have_attribute("data-follow", "false")

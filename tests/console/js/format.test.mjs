@@ -34,6 +34,8 @@ test("sizes, rates and durations take the unit that fits", () => {
   assert.deepEqual([1023, 1024, 1536, 150 * 1024, 3.5 * 2 ** 40].map(f.bytes), ["1023 B", "1.0 KiB", "1.5 KiB", "150 KiB", "3.5 TiB"]);
   assert.deepEqual([0.4, 9.9, 12345.6].map(f.rate), ["0.4", "9.9", "12,346"]);
   assert.deepEqual([950, 12345, 250_000, 7.2e6].map(f.compact), ["950", "12.3 k", "250 k", "7.2 M"]);
+  assert.deepEqual([0, 0.05, 0.15, 1.25, 3].map(f.compact), ["0", "0.05", "0.15", "1.25", "3"]);
+  assert.deepEqual([0.01, 0.06, 9.5, 12].map(f.rate), ["< 0.1", "0.1", "9.5", "12"]);
   assert.deepEqual([40, 3210, 65_000, 3_600_000, 183_900_000, 86_400_000].map(f.duration), ["40 ms", "3.2 s", "1 m 5 s", "1 h", "2 d 3 h", "1 d"]);
   assert.equal(f.duration(-2500), "-2.5 s");
 });

@@ -193,3 +193,18 @@ test("a pause is cut short when asked", () => {
   assert.equal(Socket.all.length, 2);
   live.close();
 });
+
+test("a clock that is set back is noticed, and the next hello measures it", () => {
+  const at = { ms: 1_000_000 };
+  const { live, hello, socket, tick } = start({ clock: () => at.ms });
+  socket().opens();
+  socket().says(hello);
+  at.ms -= 3_600_000;
+  tick(100);
+  assert.equal(live.state.live, false);
+  tick(300);
+  socket().opens();
+  socket().says(hello);
+  assert.equal(live.state.live, true);
+  assert.equal(live.now(), hello.at_ms);
+});

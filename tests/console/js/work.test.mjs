@@ -87,6 +87,12 @@ test("what was closed first had been open, and a state without events lasts", ()
   assert.deepEqual(stretches([{ at_ms: -5, what: "opened" }], true, 0, 100), [{ from: 0, until: 100, up: true }]);
 });
 
+test("what was before the oldest of too many events is not known", () => {
+  const events = [{ at_ms: 50, what: "closed" }, { at_ms: 60, what: "opened" }];
+  assert.deepEqual(stretches(events, true, 0, 100, true).map((one) => one.up), [null, false, true]);
+  assert.equal(shareUp(stretches(events, true, 0, 100, true)), 0.8);
+});
+
 test("stretches cover the whole time without overlap, whatever the events", () => {
   for (let seed = 1; seed < 200; seed += 1) {
     const events = Array.from({ length: seed % 9 }, (_, i) => ({ at_ms: (seed * (i + 3) * 37) % 130 - 10, what: (seed + i) % 2 ? "opened" : "closed" }))

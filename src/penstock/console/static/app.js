@@ -97,8 +97,9 @@ function showLive() {
   const isLate = !isLive && (version !== "" || attempt > 1);
   const state = isLive ? "live" : isLate ? "late" : "connecting";
   if (pill.dataset.live !== state) pill.dataset.live = state;
-  const words = isLive ? "live" : isLate ? `not live · ${whole(late)}` : "connecting";
-  setText(element("live-text"), isLive && missed ? `live · ${missed} skipped` : words);
+  setText(element("live-text"), isLive ? "live" : isLate ? "not live" : "connecting");
+  // What changes each second is not read out.
+  setText(element("live-more"), isLive ? (missed ? `· ${missed} skipped` : "") : isLate ? `· ${whole(late)}` : "");
   pill.title = isLive
     ? `Updates arrive. ${missed} were skipped because newer ones were already there.`
     : "No update arrives: what is shown may be old.";
@@ -170,6 +171,7 @@ function navigate(to, options = {}) {
   if (url.origin !== location.origin) return;
   if (options.replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);
+  scrollTo(0, 0);
   void show();
 }
 
@@ -188,6 +190,8 @@ async function show() {
   const route = match(location.pathname);
   mounted?.unmount();
   mounted = null;
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+  if (mine > 1) main.focus({ preventScroll: true });
   main.dataset.ready = "false";
   main.dataset.page = route?.page ?? "unknown";
   for (const link of document.querySelectorAll("[data-nav]")) {
@@ -269,11 +273,13 @@ function followLinks() {
     const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!(link instanceof HTMLAnchorElement) || link.origin !== location.origin) return;
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    if (link.hash === "#main") {
+      event.preventDefault(); // it would be a step of the history, and the page be built anew
+      main.focus();
+    }
     if (link.target || link.hash || link.pathname.startsWith("/api/")) return;
     event.preventDefault();
     navigate(link.pathname + link.search);
-    main.focus({ preventScroll: true });
-    scrollTo(0, 0);
   });
   addEventListener("popstate", () => void show());
 }

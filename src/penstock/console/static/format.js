@@ -35,12 +35,13 @@ export function compact(value) {
   for (const [unit, from] of /** @type {[string, number][]} */ ([["G", 1e9], ["M", 1e6], ["k", 1e3]])) {
     if (size >= from) return `${(value / from).toFixed(size >= from * 100 ? 0 : 1)} ${unit}`;
   }
-  return size < 10 && !Number.isInteger(value) ? value.toFixed(1) : Math.round(value).toString();
+  return size < 10 ? String(Number(value.toPrecision(3))) : Math.round(value).toString();
 }
 
 /** @param {number | null | undefined} perSecond */
 export function rate(perSecond) {
   if (!isKnown(perSecond)) return UNKNOWN;
+  if (perSecond > 0 && perSecond < 0.05) return "< 0.1";
   return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : count(perSecond);
 }
 

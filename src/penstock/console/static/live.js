@@ -160,7 +160,8 @@ export class Live {
 
   /** Called often: says that nothing came for too long, and gives a dead socket up. */
   check() {
-    const silence = this.clock() - this.heard;
+    // A clock that was set back or forward is silence too: the next hello measures it again.
+    const silence = Math.abs(this.clock() - this.heard);
     if (this.state.live && silence >= SILENT_MS) this.change({ live: false });
     if (this.socket && silence >= DEAD_MS) {
       const socket = this.socket;

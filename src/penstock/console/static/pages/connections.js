@@ -10,7 +10,7 @@ import { ago, count, duration, percent, rate, setTime, time, UNKNOWN, utc } from
 import { badge, setBadge } from "../parts/badge.js";
 import { card, stat } from "../parts/card.js";
 import { openDialog } from "../parts/dialog.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -21,6 +21,8 @@ export const topics = ["connections"];
 
 const DAY_MS = 86_400_000;
 const SILENT_MS = 60_000;
+/** A process keeps so many events of a connection. */
+const MOST_EVENTS = 50;
 const KINDS = /** @type {Record<string, import("../parts/badge.js").Kind>} */ ({ connected: "ok", connecting: "info", reconnecting: "bad", closing: "info", closed: "off" });
 
 /** @param {any} one */
@@ -58,7 +60,8 @@ export function mount(root, ctx) {
     const known = items.filter((one) => one.messages_per_s !== null);
     stats.open.update({ value: `${count(open)} / ${count(items.length)}`, note: open === items.length ? "all of them" : "see the rows marked red", kind: open < items.length ? "warning" : "" });
     stats.messages.update({ value: known.length ? rate(known.reduce((sum, one) => sum + one.messages_per_s, 0)) : UNKNOWN, unit: "/s" });
-    stats.lost.update({ value: count(lost.length), note: lost.length ? "reasons are below" : "none" });
+    const isMore = items.some((one) => one.events.length >= MOST_EVENTS);
+    stats.lost.update({ value: `${isMore ? "≥ " : ""}${count(lost.length)}`, note: lost.length ? "reasons are below" : "none" });
     stats.unacked.update({ value: count(missing), note: `of ${count(asked)} asked for`, kind: missing ? "warning" : "" });
     showReasons(lost);
   }
@@ -94,7 +97,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The connections could not be read", text: `${words} The same by command: \`penstock status\`` }));
+      refresh(waiting, errorState({ title: "The connections could not be read", text: `${words} The same by command: \`penstock status\`` }));
     },
     unmount: () => rows.unmount(),
   };
@@ -157,7 +160,10 @@ function paintConnection(cell, one) {
 
 /** @param {any} one @param {number} now */
 function dayOf(one, now) {
-  return stretches(one.events, isOpen(one), now - DAY_MS, now);
+  // A process that was killed could not report that its connection closed: it did when it was last heard.
+  const isCut = one.state === "closed" && one.since_ms !== null && one.events.at(-1)?.what === "opened";
+  const events = isCut ? [...one.events, { at_ms: one.since_ms, what: "closed" }] : one.events;
+  return stretches(events, isOpen(one), now - DAY_MS, now, one.events.length >= MOST_EVENTS);
 }
 
 /** @type {WeakMap<HTMLTableCellElement, ReturnType<typeof uptimeBar>>} */

@@ -36,7 +36,8 @@ const AGAIN_MS = 60_000;
  * @param {import("../app.js").Context} ctx
  */
 export function mount(root, ctx) {
-  let place = placeOf(ctx.query, innerWidth < 640 ? 14 : 60);
+  const usual = innerWidth < 640 ? 14 : 60;
+  let place = placeOf(ctx.query, usual);
   /** @type {{from_ms: number, step_ms: number, columns: number, series: Series[]} | null} */
   let found = null;
   let filter = "";
@@ -85,7 +86,7 @@ export function mount(root, ctx) {
     place = { ...place, ...changes };
     days.set(place.day === null ? String(place.days) : "");
     ctx.setQuery({
-      days: place.days === 60 ? null : String(place.days), day: place.day === null && place.hour === null ? null : utcDay(place.day ?? place.hour),
+      days: place.days === usual ? null : String(place.days), day: place.day === null && place.hour === null ? null : utcDay(place.day ?? place.hour),
       hour: place.hour === null ? null : utcTime(place.hour).slice(0, 2),
       exchange: place.exchange, symbol: place.symbol, channel: place.channel,
     });

@@ -10,7 +10,7 @@
 import { compact, count, duration, percent, rate, setTime, time, UNKNOWN, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { card, chooser, stat } from "../parts/card.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
 import { actionButtons, jobActions } from "../parts/job-actions.js";
 import { cursorOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "../parts/job-facts.js";
@@ -118,7 +118,7 @@ function mountList(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The jobs could not be read", text: `${words} The same by command: \`penstock jobs list\`` }));
+      refresh(waiting, errorState({ title: "The jobs could not be read", text: `${words} The same by command: \`penstock jobs list\`` }));
     },
     unmount: () => rows.unmount(),
   };

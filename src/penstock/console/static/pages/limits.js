@@ -8,11 +8,11 @@
 // [data-list=transitions] li[data-to].
 
 import { ago, count, duration, setTime, time, utc } from "../format.js";
-import { badge, setBadge } from "../parts/badge.js";
+import { badge } from "../parts/badge.js";
 import { breakerPart } from "../parts/breaker.js";
 import { countdown } from "../parts/countdown.js";
 import { confirmDialog } from "../parts/dialog.js";
-import { h, icon, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, icon, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { windowPart } from "../parts/limit-window.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 
@@ -37,7 +37,7 @@ export function mount(root, ctx) {
     },
   });
   const bar = h("div", { class: "row page-bar", hidden: true }, h("span", { class: "search" }, icon("search"), field),
-    h("span", { class: "muted legend" }, h("span", { class: "gauge-key" }), "our count", h("span", { class: "gauge-key is-mark" }), "the exchange's own count"));
+    h("span", { class: "muted gauge-legend" }, h("span", { class: "gauge-key" }), "our count", h("span", { class: "gauge-key is-mark" }), "the exchange's own count"));
   const list = h("div", { class: "limits-grid" });
   const waiting = h("div", {}, skeleton(8));
   root.append(waiting, bar, list);
@@ -73,7 +73,7 @@ export function mount(root, ctx) {
       waiting.hidden = exchanges.length > 0;
       bar.hidden = exchanges.length < 2;
       if (!exchanges.length) {
-        replace(waiting, emptyState({ title: "No exchange has a connector yet", text: "One is made when a process first sends a request, or by hand: `penstock connectors add binance`" }));
+        refresh(waiting, emptyState({ title: "No exchange has a connector yet", text: "One is made when a process first sends a request, or by hand: `penstock connectors add binance`" }));
       }
       const known = new Set();
       for (const one of exchanges) {
@@ -96,7 +96,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} problem */
     failed(_topic, problem) {
       if (parts.size) return ctx.toast(problem, "bad");
-      replace(waiting, errorState({ title: "The limits could not be read", text: `${problem} The same by command: \`penstock connectors list\`` }));
+      refresh(waiting, errorState({ title: "The limits could not be read", text: `${problem} The same by command: \`penstock connectors list\`` }));
     },
     unmount: () => clearInterval(tick),
   };
@@ -203,7 +203,6 @@ function exchangePart(exchange, ctx, order) {
       }
       breaker.update(next.breaker);
       showRefusals(next.refusals ?? []);
-      setBadge(paused, "paused", "warning");
       tick();
     },
   };

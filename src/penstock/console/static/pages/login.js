@@ -31,7 +31,7 @@ export function mount(root, ctx) {
   });
   const button = h("button", { class: "button is-primary", type: "submit", "data-action": "login" }, "Sign in");
   const problem = h("p", { class: "notice is-bad", id: "login-problem", role: "alert", "data-field": "problem", hidden: true });
-  const wait = h("p", { class: "muted small", role: "status", "data-field": "wait", hidden: true });
+  const wait = h("p", { class: "muted small", "data-field": "wait", hidden: true });
   const shown = h("button", {
     class: "button small", type: "button", "aria-pressed": "false",
     onclick: () => {

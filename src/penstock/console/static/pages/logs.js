@@ -8,7 +8,7 @@
 import { count, time, utcTime } from "../format.js";
 import { badge } from "../parts/badge.js";
 import { card, chooser } from "../parts/card.js";
-import { frame, h, icon, replace, setText } from "../parts/dom.js";
+import { frame, h, icon, refresh, replace, setText } from "../parts/dom.js";
 import { LogLines, matches, summary } from "../parts/log-lines.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 
@@ -37,8 +37,12 @@ export function mount(root, ctx) {
   /** Where the page after them begins. @type {string | null} */
   let token = null;
   let isAll = false;
+  /** Grows with each change of the filter: an answer to an earlier one is not used. */
+  let asking = 0;
   let follows = true;
   let unseen = 0;
+  /** Where the list was when it was last scrolled. */
+  let top = 0;
 
   const level = chooser({
     label: "Least level", name: "level", value: asked.level,
@@ -67,7 +71,7 @@ export function mount(root, ctx) {
       filterChanged();
     },
   });
-  const counted = h("span", { class: "table-count", "data-field": "count", role: "status" });
+  const counted = h("span", { class: "table-count", "data-field": "count" });
   const list = h("ol", { class: "log-lines", "data-list": "logs", tabindex: 0, "aria-label": "Log lines, newest last" });
   const follow = h("button", { type: "button", class: "button small is-primary log-follow", "data-action": "follow", hidden: true, onclick: () => setFollow(true) });
   const older = h("button", { type: "button", class: "button small", "data-action": "older", title: "Older lines that match the filter", onclick: () => void askOlder() }, "Older");
@@ -82,7 +86,11 @@ export function mount(root, ctx) {
 
   list.addEventListener("scroll", () => {
     const isNear = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_PX;
-    if (isNear !== follows) setFollow(isNear);
+    const isUp = list.scrollTop < top;
+    top = list.scrollTop;
+    if (isNear !== follows && (isNear || isUp)) setFollow(isNear);
+    // Lines that came into view were higher than thought: nobody scrolled.
+    else if (follows && !isNear) toNewest();
   }, { passive: true });
   const draw = frame(show);
 
@@ -104,6 +112,7 @@ export function mount(root, ctx) {
 
   function filterChanged() {
     ctx.setQuery(asked);
+    asking += 1;
     found = [];
     token = null;
     isAll = older.disabled = false;
@@ -144,11 +153,16 @@ export function mount(root, ctx) {
     list.hidden = !lines;
     nothing.hidden = lines > 0;
     if (!lines) {
-      replace(nothing, all
+      refresh(nothing, all
         ? emptyState({ title: "No line matches the filter", text: `Of the ${count(all)} newest lines.`, action: { text: "Look in older lines", run: () => void askOlder() } })
         : emptyState({ title: "No lines yet", text: "Processes keep their lines in the data folder, and this page shows those of the server's folder. Run all processes of a machine: `penstock up`" }));
     }
-    if (follows) list.scrollTop = list.scrollHeight;
+    if (follows) toNewest();
+  }
+
+  function toNewest() {
+    list.scrollTop = list.scrollHeight;
+    top = list.scrollTop;
   }
 
   /** @param {import("../parts/log-lines.js").Line | import("../parts/log-lines.js").Hole} line */
@@ -163,9 +177,11 @@ export function mount(root, ctx) {
   /** Asks for lines before those that are shown, page by page, until some match the filter. */
   async function askOlder() {
     older.disabled = true;
+    const mine = asking;
     try {
       for (let pages = 0; pages < MOST_PAGES; pages += 1) {
         const { items, next } = await ctx.api.get("/logs", { ...asked, after: token, limit: PAGE });
+        if (mine !== asking) return;
         token = next;
         isAll = next === null;
         const before = log.older(items);
@@ -179,9 +195,9 @@ export function mount(root, ctx) {
       // The newest of them are in view, above the line that was the first until now.
       list.scrollTop = list.scrollHeight - height - list.clientHeight + OVERLAP_PX;
     } catch (error) {
-      ctx.toast(error instanceof Error ? error.message : String(error), "bad");
+      if (mine === asking) ctx.toast(error instanceof Error ? error.message : String(error), "bad");
     } finally {
-      older.disabled = isAll || found.length >= MOST_FOUND;
+      if (mine === asking) older.disabled = isAll || found.length >= MOST_FOUND;
     }
   }
 
@@ -203,9 +219,10 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The logs could not be read", text: words }));
+      refresh(waiting, errorState({ title: "The logs could not be read", text: words }));
     },
     unmount() {
+      asking += 1;
       built.clear();
     },
   };

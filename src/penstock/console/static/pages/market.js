@@ -12,9 +12,9 @@ import { digitsOf, INTERVALS, merge, needed, shorten } from "../parts/candle-mod
 import { candleChart } from "../parts/candles.js";
 import { card, chooser } from "../parts/card.js";
 import { depthChart } from "../parts/depth.js";
-import { openDialog } from "../parts/dialog.js";
-import { frame, h, icon, replace, setAttribute, setText } from "../parts/dom.js";
+import { frame, h, icon, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { marketChooser } from "../parts/market-chooser.js";
+import { showPython } from "../parts/python.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 import { tape } from "../parts/tape.js";
 import { path } from "../router.js";
@@ -55,25 +55,35 @@ function intervalOf(query) {
 export function mount(root, ctx) {
   const { exchange, symbol } = ctx.params;
   const choose = marketChooser({ chosen: (market) => ctx.navigate(path("market", market.exchange, market.symbol) + location.search) });
-  loadMarkets(root, ctx, choose);
+  let isMounted = true;
+  void loadMarkets(root, ctx, choose, () => isMounted);
   if (!symbol) {
     root.append(h("div", { class: "market-head row" }, choose.element), h("div", { "data-place": "empty" }, skeleton(6)));
-    return { update() {}, unmount() {} };
+    return { update() {}, unmount: () => (isMounted = false) };
   }
   choose.set({ exchange, symbol });
-  return mountMarket(root, ctx, choose.element);
+  const market = mountMarket(root, ctx, choose.element);
+  return {
+    ...market,
+    unmount() {
+      isMounted = false;
+      market.unmount();
+    },
+  };
 }
 
 /**
  * @param {HTMLElement} root
  * @param {import("../app.js").Context} ctx
  * @param {import("../parts/market-chooser.js").Chooser} markets
+ * @param {() => boolean} isMounted
  */
-async function loadMarkets(root, ctx, markets) {
+async function loadMarkets(root, ctx, markets, isMounted) {
   try {
     const { items } = await ctx.api.get("/collected");
+    if (!isMounted()) return;
     markets.update(items);
-    if (ctx.params.symbol || !root.isConnected) return;
+    if (ctx.params.symbol) return;
     const first = items.find((/** @type {any} */ one) => one.symbol.startsWith("BTC/")) ?? items[0];
     if (first) return ctx.navigate(path("market", first.exchange, first.symbol), { replace: true });
     const place = root.querySelector("[data-place=empty]");
@@ -82,10 +92,11 @@ async function loadMarkets(root, ctx, markets) {
       text: "Start `penstock demo` for a simulated exchange, or name markets with `penstock collect EXCHANGE SYMBOL`.",
     })));
   } catch (error) {
+    if (!isMounted()) return;
     const place = root.querySelector("[data-place=empty]");
     const text = error instanceof Error ? error.message : String(error);
     if (place) replace(place, h("div", { class: "card" }, errorState({
-      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, markets) },
+      title: "The markets could not be read", text, action: { text: "Try again", run: () => void loadMarkets(root, ctx, markets, isMounted) },
     })));
     else ctx.toast(`The list of markets could not be read: ${text}`, "bad");
   }
@@ -104,11 +115,12 @@ function mountMarket(root, ctx, choose) {
   const quantity = (/** @type {string} */ text) => decimal(shorten(text, digits.quantity));
   const facts = factsPart(ctx, price);
   const depthHost = h("div", { class: "depth", "data-chart": "depth", role: "img", "aria-label": "Depth: sums of bids and asks by price" });
-  const noBook = h("div", { class: "cover" }, emptyState({ title: "No order book", text: "It appears with the first snapshot of the book." }));
+  // Hidden until an update says so: before it nobody knows.
+  const noBook = h("div", { class: "cover", hidden: true }, emptyState({ title: "No order book", text: "It appears with the first snapshot of the book." }));
   const trades = tape(price, quantity);
-  const noTrades = h("div", {}, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
+  const noTrades = h("div", { hidden: true }, emptyState({ title: "No trades yet", text: "They appear here as they arrive." }));
   const candles = candlesPart(ctx);
-  const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(exchange, symbol, candles.interval() || "1m", ctx) }, icon("copy"), "Copy as Python");
+  const python = h("button", { type: "button", class: "button", "data-action": "python", onclick: () => showPython(ctx, exchange, symbol, candles.interval() || "1m") }, icon("copy"), "Copy as Python");
   const problem = h("div", {});
   root.append(
     h("div", { class: "market-head" }, choose, facts.badge, facts.sequence, h("span", { class: "grow" }), python),
@@ -150,7 +162,7 @@ function mountMarket(root, ctx, choose) {
     },
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
-      replace(problem, h("div", { class: "card" }, errorState({ title: `${symbol} of ${exchange} is not live`, text: words })));
+      refresh(problem, h("div", { class: "card" }, errorState({ title: `${symbol} of ${exchange} is not live`, text: words })));
     },
     unmount() {
       isMounted = false;
@@ -186,7 +198,7 @@ function factsPart(ctx, price) {
       setText(number, now.sequence === null ? "–" : String(now.sequence));
       for (const [name] of names) {
         const text = now[name];
-        setText(values[name], text === null ? "–" : name === "spread_bps" ? decimal(text) : price(text));
+        setText(values[name], text === null ? "–" : name === "spread_bps" ? points(text, now.spread) : price(text));
         setAttribute(values[name], "data-value", text);
       }
       setTime(last, now.last_ms, ago(now.last_ms, ctx.now()));
@@ -194,6 +206,15 @@ function factsPart(ctx, price) {
       setText(levels, count ? `${count} levels a side` : "no book");
     },
   };
+}
+
+/**
+ * The spread in basis points; what is rounded to nothing is not nothing.
+ * @param {string} text
+ * @param {string | null} spread
+ */
+export function points(text, spread) {
+  return Number(text) === 0 && Number(spread) > 0 ? "< 0.01" : decimal(text);
 }
 
 /** @param {import("../app.js").Context} ctx */
@@ -277,7 +298,7 @@ function candlesPart(ctx) {
   /** @param {HTMLElement} state */
   function showNothing(state) {
     nothing.hidden = false;
-    replace(nothing, state);
+    refresh(nothing, state);
   }
 
   /** @param {Candle | null} candle @param {import("../parts/candles.js").Gap | null} gap */
@@ -340,50 +361,4 @@ function candlesPart(ctx) {
       chart = null; // a frame that is already asked for must not draw on it
     },
   };
-}
-
-/**
- * The same market as code. JSON's text literals are Python's too.
- * @param {string} exchange
- * @param {string} symbol
- * @param {string} interval
- */
-export function pythonOf(exchange, symbol, interval) {
-  const [name, from] = [JSON.stringify(symbol), JSON.stringify(exchange)];
-  return [
-    "import penstock",
-    "",
-    'data = penstock.open("penstock-data")  # the data folder of this server',
-    `trades = data.trades(${name}, exchange=${from}, since="-1h").polars()`,
-    `candles = data.candles(${JSON.stringify(interval)}, ${name}, exchange=${from}, from_trades=True).polars()`,
-    `book = data.book(${name}, exchange=${from})`,
-  ].join("\n");
-}
-
-/**
- * @param {string} exchange
- * @param {string} symbol
- * @param {string} interval
- * @param {import("../app.js").Context} ctx
- */
-function showPython(exchange, symbol, interval, ctx) {
-  const text = pythonOf(exchange, symbol, interval);
-  const copy = h("button", {
-    type: "button", class: "button is-primary", "data-action": "copy",
-    onclick: async () => {
-      try {
-        await navigator.clipboard.writeText(text);
-        ctx.toast("Copied", "ok");
-      } catch {
-        ctx.toast("The browser does not permit copying here: select the text and copy it.", "bad");
-      }
-    },
-  }, icon("copy"), "Copy");
-  openDialog({
-    name: "python", title: "As Python", wide: true, actions: [copy],
-    body: [
-      h("pre", { class: "code", tabindex: 0 }, text),
-      h("p", { class: "muted" }, "Needs ", h("code", {}, "pip install 'penstock[lake]'"), ". Holes in the range are named by a warning."),
-    ],
-  });
 }

@@ -5,10 +5,10 @@
 // [data-table=exchanges] tr[data-row=EXCHANGE][data-light] td[data-field] exchange, messages_per_s,
 // lag_ms, gaps_open, connections, markets, last_data_ms, [data-why]; [data-card=alerts] li[data-alert=RULE].
 
-import { ago, bytes, count, duration, percent, rate, setTime, time, utc, UNKNOWN } from "../format.js";
+import { ago, bytes, count, duration, percent, rate, setTime, time, UNKNOWN } from "../format.js";
 import { badge, kindOf, setBadge } from "../parts/badge.js";
 import { card, stat } from "../parts/card.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, refresh, replace, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
 import { sparkline } from "../parts/sparkline.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
@@ -81,10 +81,10 @@ export function mount(root, ctx) {
   /** @param {any[]} items */
   function showAlerts(items) {
     if (!items.length) {
-      replace(alerts, h("li", {}, emptyState({ title: "No alerts", text: "Rules are checked all the time; what they find is listed here." })));
+      refresh(alerts, h("li", {}, emptyState({ title: "No alerts", text: "Rules are checked all the time; what they find is listed here." })));
       return;
     }
-    replace(alerts, ...items.map((one) =>
+    refresh(alerts, ...items.map((one) =>
       h("li", { "data-alert": one.rule, class: one.ended_ms ? "is-over" : null },
         h("div", { class: "alert-head" },
           badge(one.ended_ms ? "over" : one.severity ?? "warning", one.ended_ms ? "off" : severity(one.severity)),
@@ -109,7 +109,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The overview could not be read", text: words }));
+      refresh(waiting, errorState({ title: "The overview could not be read", text: words }));
     },
     unmount() {
       line.unmount();
@@ -203,14 +203,13 @@ function diskPart() {
     update({ disk, backup }, at) {
       bar.update({ value: disk?.used_bytes ?? null, limit: disk?.total_bytes ?? null, text: `${bytes(disk?.used_bytes)} of ${bytes(disk?.total_bytes)}` });
       const share = disk?.total_bytes ? disk.used_bytes / disk.total_bytes : null;
-      replace(facts,
+      refresh(facts,
         ...fact("Used", disk ? `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)} (${percent(share, 0)})` : "not measured yet"),
         ...fact("Full", disk?.days_left === null || disk?.days_left === undefined ? "not known yet" : disk.days_left > 999 ? "not within years" : `in about ${count(Math.floor(disk.days_left))} days`),
         ...fact("Last backup", backup ? time(backup.at_ms) : h("span", {}, "none: ", h("code", {}, "penstock backup run"))),
         ...(backup ? fact("Result", badge(backup.ok ? (backup.verified ? "verified" : "not verified") : "failed", backup.ok ? (backup.verified ? "ok" : "warning") : "bad")) : []),
         ...fact("Restore tried", backup?.rehearsed_at_ms ? time(backup.rehearsed_at_ms, ago(backup.rehearsed_at_ms, at)) : "never"),
         ...(backup?.message ? fact("Said", backup.message) : []));
-      setAttribute(facts, "title", backup ? utc(backup.at_ms) : null);
     },
   };
 }

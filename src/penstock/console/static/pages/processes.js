@@ -7,7 +7,7 @@
 import { ago, count, duration, setTime, time, UNKNOWN, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { card, stat } from "../parts/card.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { treeOf } from "../parts/process-tree.js";
 import { errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -41,19 +41,20 @@ export function mount(root, ctx) {
       const hosts = new Set(found.map((one) => one.host)).size;
       const bad = found.filter((one) => one.badge === "bad").length;
       const weak = found.filter((one) => one.state === "impaired").length;
-      const again = found.reduce((sum, one) => sum + (one.level ? one.restarts ?? 0 : 0), 0);
+      const supervised = found.filter((one) => one.level);
+      const again = supervised.reduce((sum, one) => sum + (one.restarts ?? 0), 0);
       waiting.hidden = true;
       content.hidden = false;
       stats.running.update({ value: count(found.filter((one) => ["running", "impaired"].includes(one.state)).length), note: `on ${count(hosts)} ${hosts === 1 ? "machine" : "machines"}` });
       stats.failed.update({ value: count(bad), note: bad ? "see why below" : "none", kind: bad ? "bad" : "" });
       stats.impaired.update({ value: count(weak), note: weak ? "see why below" : "none", kind: weak ? "warning" : "" });
-      stats.restarts.update({ value: count(again), note: found.some((one) => one.level) ? "" : "no supervisor runs: penstock up" });
+      stats.restarts.update({ value: supervised.length ? count(again) : UNKNOWN, note: supervised.length ? "" : "no supervisor runs: penstock up" });
       rows.update(found);
     },
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The processes could not be read", text: `${words} The same by command: \`penstock status\`` }));
+      refresh(waiting, errorState({ title: "The processes could not be read", text: `${words} The same by command: \`penstock status\`` }));
     },
     unmount: () => rows.unmount(),
   };

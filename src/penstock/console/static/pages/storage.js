@@ -8,7 +8,7 @@
 import { ago, bytes, count, duration, percent, setTime, time, UNKNOWN, utc } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { card, stat } from "../parts/card.js";
-import { h, replace, setAttribute, setText } from "../parts/dom.js";
+import { h, refresh, replace, setAttribute, setText } from "../parts/dom.js";
 import { gauge } from "../parts/gauge.js";
 import { emptyState, errorState, skeleton } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -48,10 +48,10 @@ export function mount(root, ctx) {
   /** @param {any[]} found @param {any} log */
   function showDisks(found, log) {
     if (!found.length) {
-      replace(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: `penstock keep`" }));
+      refresh(disks, emptyState({ title: "Not measured yet", text: "A keeper measures disks and data every minute: `penstock keep`" }));
       return;
     }
-    replace(disks, ...found.map((disk) => {
+    refresh(disks, ...found.map((disk) => {
       const bar = gauge({ label: `Disk of ${disk.path ?? "the data"}` });
       const share = disk.total_bytes ? disk.used_bytes / disk.total_bytes : null;
       bar.update({ value: disk.used_bytes, limit: disk.total_bytes, text: `${bytes(disk.used_bytes)} of ${bytes(disk.total_bytes)}` });
@@ -96,7 +96,7 @@ export function mount(root, ctx) {
     /** @param {string} _topic @param {string} words */
     failed(_topic, words) {
       if (!content.hidden) return ctx.toast(words, "bad");
-      replace(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: \`penstock stats\`` }));
+      refresh(waiting, errorState({ title: "The storage could not be read", text: `${words} The same by command: \`penstock stats\`` }));
     },
     unmount() {
       datasets.unmount();

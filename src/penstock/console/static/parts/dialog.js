@@ -1,5 +1,5 @@
 // @ts-check
-// Modal dialogs on <dialog>: Esc closes, focus returns to where it was.
+// Modal dialogs on <dialog>: Esc closes, and the browser returns the focus to where it was.
 //
 //   openDialog({name, title, body: [nodes], actions?: [nodes], wide?}) → the <dialog data-dialog=name>
 //   await confirmDialog({name, title, text, action: "Pause", danger?}) → boolean
@@ -11,7 +11,6 @@ import { h } from "./dom.js";
  * @returns {HTMLDialogElement}
  */
 export function openDialog({ name, title, body, actions = [], wide = false }) {
-  const back = document.activeElement;
   const heading = `dialog-${name}-title`;
   const dialog = h("dialog", { class: `dialog${wide ? " is-wide" : ""}`, "data-dialog": name, "aria-labelledby": heading },
     h("header", { class: "dialog-head" },
@@ -19,10 +18,7 @@ export function openDialog({ name, title, body, actions = [], wide = false }) {
       h("button", { type: "button", class: "icon-button", "aria-label": "Close", onclick: () => dialog.close() }, "×")),
     h("div", { class: "dialog-body" }, ...body),
     actions.length ? h("footer", { class: "dialog-foot" }, ...actions) : null);
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    if (back instanceof HTMLElement) back.focus();
-  });
+  dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });

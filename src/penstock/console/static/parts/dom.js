@@ -6,6 +6,7 @@
 //   svg("path", {d: "M0 0"})        the same for SVG
 //   setText(node, text)             writes only when the text differs
 //   replace(node, ...children)      replaces all children
+//   refresh(node, ...children)      replaces only those that differ: focus and selections in the others stay
 //   frame(draw)                     runs `draw` at most once per animation frame
 //   visible(element, changed)       says when the element comes into view or leaves it
 
@@ -101,6 +102,24 @@ export function setAttribute(node, name, value) {
 export function replace(node, ...children) {
   node.replaceChildren();
   add(node, children);
+}
+
+/**
+ * For what is written again and again. What is equal stays, with its listeners: these must not
+ * depend on what was known when they were made.
+ * @param {Element} node
+ * @param {...(Child | Child[])} children
+ */
+export function refresh(node, ...children) {
+  const fresh = document.createDocumentFragment();
+  add(fresh, children);
+  const next = [...fresh.childNodes];
+  next.forEach((one, i) => {
+    const old = node.childNodes[i];
+    if (!old) node.append(one);
+    else if (!old.isEqualNode(one)) old.replaceWith(one);
+  });
+  while (node.childNodes.length > next.length) node.lastChild?.remove();
 }
 
 /**

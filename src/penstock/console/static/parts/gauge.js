@@ -8,7 +8,7 @@
 import { count } from "../format.js";
 import { h, setAttribute } from "./dom.js";
 
-/** @param {{label: string, invert?: boolean}} options */
+/** @param {{label: string}} options */
 export function gauge({ label }) {
   const fill = h("span", { class: "gauge-fill" });
   const mark = h("span", { class: "gauge-mark", hidden: true });

@@ -8,7 +8,7 @@ import { ago, count, duration, percent, rate, time, UNKNOWN, utc } from "../form
 import { path } from "../router.js";
 import { badge, setBadge } from "./badge.js";
 import { card, stat } from "./card.js";
-import { h, replace, setAttribute, setText } from "./dom.js";
+import { h, refresh, replace, setAttribute, setText } from "./dom.js";
 import { gauge } from "./gauge.js";
 import { actionButtons, jobActions } from "./job-actions.js";
 import { cursorOf, eventOf, leftOf, reasonOf, shareOf, speedOf, stateOf } from "./job-facts.js";
@@ -49,7 +49,7 @@ export function mountJob(root, ctx) {
     h("div", { class: "grid job-grid" },
       card({ title: "History", sub: "the latest 50 events, newest first", name: "history" }, events),
       card({ title: "Facts", name: "facts" }, h("div", { class: "card-body" }, facts))));
-  root.append(h("p", { class: "crumb" }, h("a", { href: path("jobs") }, "← All jobs")), waiting, content);
+  root.append(h("p", { class: "back" }, h("a", { href: path("jobs") }, "← All jobs")), waiting, content);
 
   const act = jobActions(ctx, (now) => {
     if (now.version >= (job?.version ?? 0)) show(now);
@@ -106,7 +106,7 @@ export function mountJob(root, ctx) {
       ["updated", "Changed", time(Date.parse(job.updated_at), ago(Date.parse(job.updated_at), ctx.now()))],
       ["command", "By command", h("code", {}, `penstock jobs show ${job.id}`)],
     ]);
-    replace(facts, ...shown.flatMap(([field, title, value]) => [h("dt", {}, title), h("dd", { "data-field": field }, value)]));
+    refresh(facts, ...shown.flatMap(([field, title, value]) => [h("dt", {}, title), h("dd", { "data-field": field }, value)]));
   }
 
   /** @param {any[]} found  oldest first */
@@ -138,7 +138,7 @@ export function mountJob(root, ctx) {
     } catch (error) {
       if (!ended && content.hidden) {
         const words = error instanceof Error ? error.message : String(error);
-        replace(waiting, errorState({ title: "The job could not be read", text: words, action: { text: "All jobs", href: path("jobs") } }));
+        refresh(waiting, errorState({ title: "The job could not be read", text: words, action: { text: "All jobs", href: path("jobs") } }));
       }
     } finally {
       isAsking = false;
@@ -150,8 +150,9 @@ export function mountJob(root, ctx) {
     /** @param {string} _topic @param {any} summary */
     update(_topic, summary) {
       const listed = summary.items.find((/** @type {any} */ one) => one.id === id);
-      // A job that has ended is not in the list: it changes no more.
-      if (listed ? listed.version !== job?.version : job?.status !== "deleted") void ask();
+      // Not all jobs are in the list. One that has ended changes no more.
+      const isEnded = job?.status === "deleted" || job?.state === "success";
+      if (listed ? listed.version !== job?.version : !isEnded) void ask();
       else if (job) show(job);
     },
     failed() {},

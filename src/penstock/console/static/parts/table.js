@@ -22,7 +22,7 @@
 // Hooks: [data-table=NAME], tr[data-row=KEY], td[data-field=COLUMN], input[data-filter].
 
 import { UNKNOWN, count } from "../format.js";
-import { frame, h, icon, replace, setAttribute, setText } from "./dom.js";
+import { frame, h, icon, refresh, setAttribute, setText } from "./dom.js";
 import { filterRows, sortRows, windowOf } from "./rows.js";
 import { emptyState } from "./states.js";
 
@@ -122,10 +122,12 @@ export function table(options) {
       setAttribute(head, "aria-sort", isSorted ? (sort?.direction === 1 ? "ascending" : "descending") : null);
     });
     setText(counted, shown.length === rows.length ? count(rows.length) : `${count(shown.length)} of ${count(rows.length)}`);
+    if (bar && !options.tools) bar.hidden = !rows.length;
     draw();
   }
 
   function render() {
+    const focused = document.activeElement;
     const isVirtual = isLong();
     scroller.classList.toggle("is-virtual", isVirtual);
     setAttribute(grid, "aria-rowcount", isVirtual ? String(shown.length + 1) : null);
@@ -156,10 +158,12 @@ export function table(options) {
     }
     if (active === null || !wanted.has(active)) active = first < last ? key(shown[first]) : null;
     for (const [id, line] of built) line.tabIndex = id === active ? 0 : -1;
+    // A row that was moved has lost the focus.
+    if (focused instanceof HTMLElement && focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
     scroller.hidden = isLoaded && !shown.length;
     nothing.hidden = !scroller.hidden;
     if (nothing.hidden) return;
-    replace(nothing, rows.length
+    refresh(nothing, rows.length
       ? emptyState({ title: "Nothing matches the filter", text: `${count(rows.length)} are hidden by it.`, action: { text: "Clear the filter", run: () => setFilter("") } })
       : emptyState(options.empty));
   }

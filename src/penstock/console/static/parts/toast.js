@@ -17,6 +17,8 @@ const MOST = 4;
 export function toast(text, kind = "info", link) {
   const place = document.getElementById("toasts");
   if (!place) return;
+  // A read that fails each second says so once, not each second.
+  if (kind === "bad" && [...place.children].some((one) => one.firstElementChild?.textContent === text)) return;
   while (place.children.length >= MOST) place.firstElementChild?.remove();
   const shown = h("div", { class: `toast is-${kind}`, "data-toast": kind },
     h("span", {}, text),

@@ -1,7 +1,7 @@
 // @ts-check
 // When something was up over a time: a bar of stretches, and its share.
 //
-//   stretches(events, state, from, until)   pure: [{from, until, up: true | false | null}], null is unknown
+//   stretches(events, isUp, from, until)    pure: [{from, until, up: true | false | null}], null is unknown
 //   shareUp(stretches)                      of the time that is known; null if none is
 //   const bar = uptimeBar();  bar.update(stretches, label);  bar.element     an SVG that follows the theme
 // `events` are {at_ms, what: "opened" | "closed"}, oldest first, `isUp` is the state now.
@@ -19,13 +19,15 @@ const LEAST = 4;
  * @param {boolean} isUp
  * @param {number} from
  * @param {number} until
+ * @param {boolean} [isCut]  there were more events, before these
  * @returns {Stretch[]}
  */
-export function stretches(events, isUp, from, until) {
+export function stretches(events, isUp, from, until, isCut = false) {
   const inside = events.filter((one) => one.at_ms > from && one.at_ms < until);
   const before = events.filter((one) => one.at_ms <= from).at(-1);
   // What closed had been open. What opened first may have been closed, or not there at all.
-  const first = before ? before.what === "opened" : inside.length ? (inside[0].what === "closed" ? true : null) : isUp ? true : null;
+  const wasUp = inside.length ? inside[0].what === "closed" && !isCut : isUp;
+  const first = before ? before.what === "opened" : wasUp || null;
   /** @type {Stretch[]} */
   const found = [];
   let at = from;

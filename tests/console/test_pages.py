@@ -103,10 +103,11 @@ def test_limits_connections_and_processes_equal_the_api(page: Page, demo: Scene)
         gauge = card.locator(f'[data-window="{item["window"]}"]')
         assert int(number(gauge, "limit")) == item["limit"]
     look(page, demo, "connections")
-    told = demo.get("connections")["items"]
-    assert page.locator("tr[data-connection]").count() == len(told) >= 2
+    told = until(lambda: len(found := demo.get("connections")["items"]) >= 2 and found)
+    expect(page.locator("tr[data-connection]")).to_have_count(len(told))
     look(page, demo, "processes")
     names = {each["name"] for each in demo.get("processes")["items"]}
+    expect(page.locator("tr[data-process]")).to_have_count(len(names))
     shown = page.locator("tr[data-process]").all()
     assert {each.get_attribute("data-process") for each in shown} == names
 

@@ -103,7 +103,8 @@ def test_limits_connections_and_processes_equal_the_api(page: Page, demo: Scene)
         gauge = card.locator(f'[data-window="{item["window"]}"]')
         assert int(number(gauge, "limit")) == item["limit"]
     look(page, demo, "connections")
-    told = until(lambda: len(found := demo.get("connections")["items"]) >= 2 and found)
+    until(lambda: len(demo.get("connections")["items"]) >= 2)
+    told = demo.get("connections")["items"]
     expect(page.locator("tr[data-connection]")).to_have_count(len(told))
     look(page, demo, "processes")
     names = {each["name"] for each in demo.get("processes")["items"]}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.cli import demo, demo_console
 from penstock.cli.context import Sources
-from penstock.cli.demo_console import NOT_INSTALLED, console_served, market_address
+from penstock.cli.demo_console import NOT_INSTALLED, console_served, free_port, market_address
 from penstock.cli.demo_parts import DemoPlan, Started
 from penstock.config import Simulator
 from penstock.simulator.judge import Findings
@@ -143,6 +144,16 @@ async def test_a_console_that_does_not_start_says_so(
         await until(lambda: bool(told))
 
     assert told == ["it did not start. Try it alone: penstock serve"]
+
+
+def test_a_port_of_closed_connections_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0]:
+            pass
+
+    assert free_port(port) == port
+    assert free_port(0) not in (0, port)
 
 
 def test_the_symbol_of_an_address_is_one_part_of_its_path() -> None:

@@ -13,7 +13,7 @@ import typer
 from msgspec.structs import asdict
 
 from penstock.cli.context import read_settings
-from penstock.cli.demo_console import console_served, market_address, open_in_browser
+from penstock.cli.demo_console import console_served, free_port, market_address, open_in_browser
 from penstock.cli.demo_full import is_complete, run_full
 from penstock.cli.demo_parts import DemoPlan, judge, of_each, simulators_of, until_filled
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
@@ -103,11 +103,13 @@ def demo(
     settings = read_settings(context, options).settings.simulator
     chosen = _offered() if full and names is None else _choose(split(names))
     _check(settings, chosen)
+    # Under the supervisor it stays the same over restarts; else the server chooses one for 0.
+    fixed_port = free_port(port)
     stays = seconds is None and not as_json and in_foreground()
     with _folder(data_dir, delete=as_json) as folder:
         plan = DemoPlan(settings, _SECONDS if seconds is None else seconds, folder, context.obj)
         if full:
-            _report_full(run_process(run_full(plan, chosen)), as_json)
+            _report_full(run_process(run_full(plan, chosen, fixed_port)), as_json)
 
         def report(found: Mapping[str, Findings]) -> None:
             if as_json:

@@ -52,14 +52,14 @@ def market_address(console: str, exchange: str, slug: str) -> str:
 @asynccontextmanager
 async def console_served(
     plan: DemoPlan, environment: Mapping[str, str], port: int, tell: Callable[[str], None]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[asyncio.subprocess.Process | None]:
     """Serve the console until the block is left; ``tell`` gets its address, or why there is none.
 
-    Whatever happens to the console, the demo goes on.
+    Yields its process, if its libraries are installed.
     """
     if not all(map(find_spec, _LIBRARIES)):
         tell(NOT_INSTALLED)
-        yield
+        yield None
         return
     own = {
         environment_name("api.host"): _HOST,
@@ -73,7 +73,7 @@ async def console_served(
     async with running(words, {**environment, **own}) as server:
         listening = asyncio.create_task(_tell_address(server, tell))
         try:
-            yield
+            yield server
         finally:
             listening.cancel()
 

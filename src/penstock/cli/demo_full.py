@@ -11,9 +11,17 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.demo_parts import DemoPlan, Started, judge, of_each, simulators_of, until_filled
+from penstock.cli.demo_parts import (
+    DemoPlan,
+    RunningSimulator,
+    judge,
+    of_each,
+    processes_of,
+    simulators_of,
+    until_filled,
+)
 from penstock.cli.painter import write
-from penstock.cli.processes import running
+from penstock.cli.processes import running, while_running
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import read_all
 from penstock.config import environment_name
@@ -57,14 +65,8 @@ async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str, port: int
         write(f"Console: http://127.0.0.1:{port}/\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
             demo = _Supervised(plan, environment, stop, clock)
-            ended = asyncio.create_task(up.wait())
-            work = asyncio.create_task(demo.run())
-            await asyncio.wait({ended, work}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                work.cancel()
-                raise PenstockError("The supervisor ended early; its last output is above.")
-            ended.cancel()
-            done = await work
+            needed = {"The supervisor": up, **processes_of(started)}
+            done = await while_running(needed, demo.run())
 
         async def judge_one(name: str) -> Findings:
             words = [*plan.base, "judge", started[name].listening, "--json"]
@@ -75,7 +77,7 @@ async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str, port: int
 
 
 def _environment(
-    plan: DemoPlan, started: Mapping[str, Started], backups: str, port: int
+    plan: DemoPlan, started: Mapping[str, RunningSimulator], backups: str, port: int
 ) -> dict[str, str]:
     addresses = {name: each.listening for name, each in started.items()}
     markets = {name: {"symbols": each.symbols} for name, each in started.items()}

@@ -18,6 +18,8 @@ from penstock.storage.state.documents import Condition, Query
 from penstock.storage.state.schema import GAPS
 
 _PAGE = 500
+_PER_MS: dict[By, int] = {"open_ms": 1, "received_ns": 1_000_000}
+"""By position that is a time: how many there are in a millisecond."""
 
 Change = Callable[[GapRow], GapRow | None]
 """Returns the new row of a part of a gap; None leaves it unchanged."""
@@ -93,7 +95,7 @@ class GapRows:
         ends = Condition("until_ms", ">", since_ms), Condition("until_ms", "=", None)
         begins = Condition("since_ms", "<=", until_ms - 1), Condition("since_ms", "=", None)
         found = visible(await self._read([[*where, *both] for both in product(ends, begins)]))
-        for by, per_ms in (("open_ms", 1), ("received_ns", 1_000_000)):
+        for by, per_ms in _PER_MS.items():
             found += await self.around(stream, by, since_ms * per_ms, until_ms * per_ms - 1)
         return found
 

@@ -1,6 +1,8 @@
 """``penstock demo`` on several exchanges, which share one folder, and what it shows of them."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,21 @@ def test_bad_input_is_answered_in_one_line_before_anything_starts(
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("full", [[], ["--full"]])
+def test_a_port_in_use_is_refused_before_anything_starts(tmp_path: Path, full: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("demo", "--port", str(port), *full, "--data-dir", "data", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert f"127.0.0.1:{port} is already in use by" in line
+    assert f"(pid {os.getpid()})" in line
+    assert "choose another port with --port" in line
     assert not (tmp_path / "data").exists()
 
 

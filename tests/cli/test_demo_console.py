@@ -3,19 +3,23 @@
 import asyncio
 import os
 import signal
+import socket
 import webbrowser
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.waiting import PATIENCE_S
 
 from penstock.cli import demo, demo_console
 from penstock.cli.context import Sources
-from penstock.cli.demo_console import NOT_INSTALLED, console_served, market_address
-from penstock.cli.demo_parts import DemoPlan, Started
+from penstock.cli.demo_console import NOT_INSTALLED, console_served, free_port, market_address
+from penstock.cli.demo_parts import DemoPlan, RunningSimulator
 from penstock.config import Simulator
+from penstock.errors import PenstockError
 from penstock.simulator.judge import Findings
 
 CONSOLE = "http://127.0.0.1:4711/"
@@ -28,6 +32,19 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+class Ending:
+    """A process that runs until it is told to end."""
+
+    def __init__(self) -> None:
+        self._code = asyncio.get_running_loop().create_future()
+
+    def end(self, code: int) -> None:
+        self._code.set_result(code)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._code)
+
+
 class Demo:
     """A demo whose processes are names in a list."""
 
@@ -37,22 +54,27 @@ class Demo:
         self.ended: list[list[str]] = []
         self.reported: list[Mapping[str, Findings]] = []
         self.opened: list[str] = []
+        self.processes: dict[str, Ending] = {}
+        """By command; a later one replaces an earlier one."""
 
         @asynccontextmanager
         async def running(words: Sequence[str], *_: object) -> AsyncIterator[object]:
             self.started.append([*words])
-            yield object()
-            self.ended.append([*words])
+            try:
+                yield self._process(words[0])
+            finally:
+                self.ended.append([*words])
 
         @asynccontextmanager
-        async def simulators_of(*_: object) -> AsyncIterator[dict[str, Started]]:
-            yield {"binance": Started("http://sim", ["btc_usdt", "eth_usdt"])}
+        async def simulators_of(*_: object) -> AsyncIterator[dict[str, RunningSimulator]]:
+            symbols = ["btc_usdt", "eth_usdt"]
+            yield {"binance": RunningSimulator("http://sim", symbols, self._process("sim"))}
 
         @asynccontextmanager
-        async def served(*arguments: object) -> AsyncIterator[None]:
+        async def served(*arguments: object) -> AsyncIterator[Process]:
             tell: Callable[[str], None] = arguments[-1]  # type: ignore[assignment]
             tell(CONSOLE)
-            yield
+            yield self._process("serve")
 
         async def judged(*_: object) -> Findings:
             return FINDINGS
@@ -66,6 +88,10 @@ class Demo:
         for name, fake in replaced.items():
             monkeypatch.setattr(demo, name, fake)
         monkeypatch.setattr(webbrowser, "open", self.opened.append)
+
+    def _process(self, name: str) -> Process:
+        self.processes[name] = process = Ending()
+        return cast(Process, process)
 
     async def run(self, *, opens: bool = False, stays: bool = False) -> dict[str, Findings]:
         page = demo._Page(0, opens, stays)
@@ -103,6 +129,29 @@ async def test_on_a_terminal_the_collection_goes_on_after_the_verdict_until_ctrl
     shown = capsys.readouterr().out
     assert f"Candles, live: {CONSOLE}market/binance/BTC%2FUSDT\n" in shown
     assert "The collection goes on. Ctrl-C ends it.\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "says"),
+    [
+        ("collect", 75, r"The collector of binance ended early \(exit code 75\); its last output"),
+        ("work", -9, r"The worker ended early \(signal 9\)"),
+        ("sim", 1, r"The simulator of binance ended early"),
+        ("serve", -11, r"The console ended early"),
+    ],
+)
+async def test_a_process_that_ends_after_the_verdict_ends_the_demo_with_an_error(
+    fake: Demo, ended: str, code: int, says: str
+) -> None:
+    running = asyncio.create_task(fake.run(stays=True))
+    await until(lambda: "collect" in fake.processes)
+    assert fake.reported == [{"binance": FINDINGS}]
+
+    fake.processes[ended].end(code)
+
+    with pytest.raises(PenstockError, match=says):
+        await running
+    assert sorted(fake.started) == sorted(fake.ended)
 
 
 async def test_the_market_is_opened_in_the_browser(fake: Demo) -> None:
@@ -143,6 +192,16 @@ async def test_a_console_that_does_not_start_says_so(
         await until(lambda: bool(told))
 
     assert told == ["it did not start. Try it alone: penstock serve"]
+
+
+def test_a_port_of_closed_connections_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0]:
+            pass
+
+    assert free_port(port) == port
+    assert free_port(0) not in (0, port)
 
 
 def test_the_symbol_of_an_address_is_one_part_of_its_path() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -27,6 +27,7 @@ from penstock.exchanges.facts import RequestSent
 from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
 from penstock.market.symbol import Symbol
 from penstock.runtime.stores import open_state
+from penstock.storage.log import open_log
 from penstock.telemetry import Fact
 
 from .test_collector import (
@@ -312,6 +313,31 @@ async def test_a_fetcher_waits_for_the_state_store_and_its_connector_too(
     async with asyncio.timeout(PATIENCE_S):
         await living
     await written(tmp_path, lambda status: status.state == "stopped", slot)
+
+
+async def test_a_fetcher_that_waits_for_the_state_store_leaves_its_slot_to_a_backup(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    server, stop, facts = await simulate(), asyncio.Event(), list[Fact]()
+    wanted = surrounded(server.address, tmp_path, patience=0.5)
+    slot = "fetch-binance"
+
+    async def lives() -> None:
+        async with open_fetcher(wanted, "binance", ["btc_usdt"], SystemClock(), facts.append) as it:
+            await it.run(stop)
+
+    with locked(tmp_path):
+        with closing(open_log(f"rocksdb:{tmp_path}").writer(slot, briefly=True)):
+            living = asyncio.create_task(lives())
+            async with asyncio.timeout(PATIENCE_S):
+                while not any(isinstance(fact, RequestsSuspended) for fact in facts):
+                    assert not living.done()
+                    await asyncio.sleep(0.05)
+        assert (await written(tmp_path, is_locked, slot)).state == "starting"
+    await written(tmp_path, lambda status: status.state == "running", slot)
+    stop.set()
+    async with asyncio.timeout(PATIENCE_S):
+        await living
 
 
 def fetched(status: CollectorStatus) -> bool:

@@ -18,6 +18,9 @@ PAGES = (
 PICTURED = ("overview", "market", "coverage")
 """Pages of which docs/screenshots has pictures."""
 PATIENCE_MS = 60_000
+WIDE_TABLES = """[...document.querySelectorAll(".table-scroll")]
+    .filter((one) => one.scrollWidth > one.clientWidth)
+    .map((one) => one.querySelector("table")?.dataset.table)"""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -171,6 +174,8 @@ def test_pages_fit_and_screenshots_are_written(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             assert over <= 0, f"{path} is {over} pixels too wide"
+            if name == "phone":
+                assert not visit.page.evaluate(WIDE_TABLES), f"{path} scrolls inside"
             if path.startswith(PICTURED):
                 visit.page.screenshot(path=screenshots / f"{path.partition('/')[0]}-{name}.png")
 

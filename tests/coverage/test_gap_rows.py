@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, as_document
@@ -289,3 +290,54 @@ async def ids_of(store: StateStore) -> Any:
             assert id_ not in seen
             seen.add(id_)
             yield id_, (row.state, row.cause)
+
+
+def timed(row: GapRow) -> GapRow:
+    """A gap between two records, of which there is one every 10 ms."""
+    return replace(row, since_ms=10 * row.first - 10, until_ms=10 * row.last + 10)
+
+
+@given(st.lists(ACTIONS, max_size=15), RANGES)
+def test_those_in_a_range_of_time_are_found_without_the_others(
+    actions: list[Any], asked: tuple[int, int]
+) -> None:
+    since_ms, until_ms = 10 * asked[0], 10 * asked[1]
+
+    async def run() -> None:
+        rows = GapRows(await open_store("memory:"))
+        for action, (first, last), _ in actions:
+            if action in ("open", "lost"):
+                await rows.open(timed(gap(first, last, action)))
+            elif action == "lose":
+                await rows.lose(timed(gap(first, last, "damaged")))
+            else:
+                await apply(rows, action, first, last)
+        found = await rows.within(TRADES, since_ms, until_ms)
+
+        for row in found:
+            assert (row.since_ms or 0) < until_ms
+            assert (row.until_ms or 0) > since_ms
+        states = [
+            {id_: row.state for row in some for id_ in range(row.first, row.last + 1)}
+            for some in (found, await rows.find())
+        ]
+        for id_ in range(asked[0] + 1, asked[1]):
+            assert states[0].get(id_) == states[1].get(id_)
+
+    asyncio.run(run())
+
+
+async def test_a_range_of_time_has_gaps_by_time_and_of_unknown_time(store: StateStore) -> None:
+    candles = Stream("binance", "candles_1m", "btc_usdt")
+    rows, unknown = GapRows(store), gap(1, 2)
+    minutes = GapRow(**candles._asdict(), by="open_ms", first=60_000, last=179_999, cause="missing")
+    received = replace(minutes, by="received_ns", first=10**12, last=2 * 10**12)
+    for each in (unknown, gap(5, 6, since_ms=40, until_ms=70), minutes, received):
+        await rows.open(each)
+
+    assert await rows.within(TRADES, 0, 40) == [unknown]
+    assert [row.first for row in await rows.within(TRADES, 0, 41)] == [1, 5]
+    assert [row.first for row in await rows.within(TRADES, 70, 80)] == [1]
+    assert [row.by for row in await rows.within(candles, 120_000, 130_000)] == ["open_ms"]
+    assert [row.by for row in await rows.within(candles, 1_500_000, 3_000_000)] == ["received_ns"]
+    assert await rows.within(candles, 5_000_000, 6_000_000) == []

@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.clock import ManualClock, SystemClock
-from penstock.config import Collect, Loaded, Settings
+from penstock.config import Collect, Live, Loaded, Settings
 from penstock.connectors import ConnectorManager
 from penstock.errors import StoreUnreachable
 from penstock.monitor.monitor import FleetMonitor
+from penstock.runtime.sinks import Identified, LiveSink
 from penstock.runtime.status import write_process
 from penstock.storage.state import StateStore, open_store
 from penstock.storage.state.schema import Table
@@ -68,6 +69,36 @@ async def test_the_disk_is_shown_before_a_keeper_has_measured_one(
     assert 0 < disk.free_bytes <= disk.total_bytes
     loaded = Loaded(Settings(collect=Collect(data_dir=str(tmp_path / "none"))), {})
     assert (await FleetMonitor(loaded).overview(watched)).disk is None
+
+
+async def test_a_process_that_only_the_store_of_live_values_knows_is_shown(
+    watched: Watched, tmp_path: Path
+) -> None:
+    settings = Settings(collect=Collect(data_dir=str(tmp_path)))
+    sink = LiveSink(settings, SystemClock())
+    for id_, name, exchange in (("a", "collect-binance", "binance"), ("b", "collect-up", "upbit")):
+        await sink.write(Identified(id_, seen(name, activity(exchange, 5)).status))
+        sink.process_id = None
+    await report(watched, 7, 10_000)  # of a, with more details
+    monitor = FleetMonitor(Loaded(settings, {}))
+
+    shown = await monitor.processes(watched)
+
+    assert sorted(each.id for each in shown.items) == ["a", "b"]
+    assert [each.exchange for each in (await monitor.overview(watched)).exchanges] == [
+        "binance", "upbit",
+    ]  # fmt: skip
+    await sink.close()
+
+
+async def test_documents_wait_for_no_store_of_live_values(watched: Watched, tmp_path: Path) -> None:
+    loaded = Loaded(
+        Settings(collect=Collect(data_dir=str(tmp_path)), live=Live(url="redis://127.0.0.1:1/0")),
+        {},
+    )
+    await report(watched, 7, 10_000)
+
+    assert [each.id for each in (await FleetMonitor(loaded).processes(watched)).items] == ["a"]
 
 
 async def test_rates_go_on_after_the_store_was_away(watched: Watched) -> None:

@@ -212,6 +212,19 @@ async def test_growth_survives_a_restart_because_samples_are_stored(data: Path) 
     assert await stored_samples(store, "b") == {}
 
 
+async def test_a_folder_that_nobody_measures_is_forgotten_after_a_month(data: Path) -> None:
+    clock, facts = ManualClock(NOW_MS), list[Fact]()
+    store = await open_store("memory:", clock=clock)
+    await reporter(data / "removed", clock, facts).report(store, "removed")
+    await clock.advance(29 * 86_400)
+    await reporter(data, clock, facts).report(store, "a")
+    assert [each.folder for each in await read_statistics(store)] == [str(data), f"{data}/removed"]
+
+    await clock.advance(2 * 86_400)
+    await reporter(data, clock, facts).report(store, "a")
+    assert [each.folder for each in await read_statistics(store)] == [str(data)]
+
+
 async def test_datasets_have_their_own_growth(data: Path) -> None:
     store, clock, facts = await open_store("memory:"), ManualClock(NOW_MS), list[Fact]()
     for number in range(60):

@@ -67,16 +67,13 @@ async def charted(request: AnyRequest, app_state: GivenState) -> Response[bytes]
         exchange=asked.exchange,
         symbol=asked.symbol,
         interval=asked.interval or None,
-        since_ms=asked.since or None,
-        until_ms=asked.until or None,
+        since_ms=None if asked.since is UNSET else asked.since,
+        until_ms=None if asked.until is UNSET else asked.until,
         limit=asked.limit,
     )
     async with app_state.reading:
         read = await _offered(app_state).candles(wanted)
-    stream = read.gaps_of
-    rows = await GapRows(app_state.store).find(
-        exchange=stream.exchange, channel=stream.channel, symbol=stream.symbol
-    )
+    rows = await GapRows(app_state.store).within(read.gaps_of, read.since_ms, read.until_ms)
     gaps = shown_gaps(rows, read.since_ms, read.until_ms)
     return json_answer(replace(read.document, gaps=gaps))
 

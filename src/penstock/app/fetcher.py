@@ -20,6 +20,7 @@ from penstock.connectors import ConnectorManager
 from penstock.connectors.gateways import FleetGateways
 from penstock.connectors.markets import Markets
 from penstock.coverage.continuity import Continuity
+from penstock.errors import SlotInUse
 from penstock.exchanges import registry as exchanges
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.slots import slot_name
@@ -63,10 +64,15 @@ async def open_fetcher(
     async with RecordingProcess("fetch", settings, clock, listener) as process:
 
         def say(error: Exception) -> None:
-            # Owned only once there is something to record, or a status to write while it waits.
-            process.own_slot(slot)
             availability.failed(error)
-            reporter.write("starting", trouble=str(error))
+            # Owned only once there is something to record, or a status to write while it waits.
+            try:
+                process.own_slot(slot)
+            except SlotInUse as used:
+                if not used.briefly:
+                    raise
+            else:
+                reporter.write("starting", trouble=str(error))
 
         process.running(lambda: summarize(reporter.latest))
         with reporting_the_end(reporter, lambda: process.owns_slot):

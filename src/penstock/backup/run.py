@@ -132,6 +132,8 @@ class _Run:
         self, settings: Settings, store: Store, folder: Path, emit: Listener, progress: Progress
     ) -> None:
         self._settings, self._store, self._folder = settings, store, folder
+        # Not the log's, which may be elsewhere: processes report the same.
+        self._data_folder = str(Path(settings.collect.data_dir).resolve())
         self._emit, self._progress, self._clock = emit, progress, store.clock
         self._is_cancelled = threading.Event()
         self._began_ms, self._began_ns = store.clock.now_ms(), store.clock.monotonic_ns()
@@ -222,7 +224,7 @@ class _Run:
         """Store how it ended; if that fails, the backup is as good as it is."""
         outcome = BackupOutcome(
             log_id=f"{self._store.log_id:x}",
-            folder=str(self._store.folder.resolve()),
+            folder=self._data_folder,
             host=this_machine()[0],
             at_ms=self._began_ms,
             seconds=self._seconds(),

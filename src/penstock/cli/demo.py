@@ -13,9 +13,16 @@ import typer
 from msgspec.structs import asdict
 
 from penstock.cli.context import read_settings
-from penstock.cli.demo_console import console_served, market_address, open_in_browser
+from penstock.cli.demo_console import console_served, free_port, market_address, open_in_browser
 from penstock.cli.demo_full import is_complete, run_full
-from penstock.cli.demo_parts import DemoPlan, judge, of_each, simulators_of, until_filled
+from penstock.cli.demo_parts import (
+    DemoPlan,
+    judge,
+    of_each,
+    processes_of,
+    simulators_of,
+    until_filled,
+)
 from penstock.cli.demo_view import describe_demo, draw_demo, introduction
 from penstock.cli.judge import summary
 from penstock.cli.options import (
@@ -27,12 +34,12 @@ from penstock.cli.options import (
     split,
 )
 from penstock.cli.painter import write
-from penstock.cli.processes import running
+from penstock.cli.processes import running, while_running
 from penstock.cli.running import View, in_foreground, run_process, show_until
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import CollectorStatus, read_all
 from penstock.config import Simulator
-from penstock.errors import ConfigError, PenstockError, UnknownExchange
+from penstock.errors import ConfigError, UnknownExchange
 from penstock.exchanges import registry as exchanges
 from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator import registry as simulators
@@ -103,11 +110,13 @@ def demo(
     settings = read_settings(context, options).settings.simulator
     chosen = _offered() if full and names is None else _choose(split(names))
     _check(settings, chosen)
+    # Under the supervisor it stays the same over restarts; else the server chooses one for 0.
+    fixed_port = free_port(port)
     stays = seconds is None and not as_json and in_foreground()
     with _folder(data_dir, delete=as_json) as folder:
         plan = DemoPlan(settings, _SECONDS if seconds is None else seconds, folder, context.obj)
         if full:
-            _report_full(run_process(run_full(plan, chosen)), as_json)
+            _report_full(run_process(run_full(plan, chosen, fixed_port)), as_json)
 
         def report(found: Mapping[str, Findings]) -> None:
             if as_json:
@@ -259,10 +268,15 @@ async def _demo(
                 address = market_address(console, *market)
                 opening.add(asyncio.create_task(open_in_browser(address)))
 
-        await stack.enter_async_context(console_served(plan, environment, page.port, tell))
+        served = console_served(plan, environment, page.port, tell)
+        server = await stack.enter_async_context(served)
 
         async def collect(name: str) -> None:
             await _collect(plan, collecting[name], environment, stop, (course, name))
+
+        async def record() -> None:
+            await of_each(chosen, collect)
+            await until_filled(plan, clock)
 
         async def judge_one(name: str) -> Findings:
             words = [*plan.base, "judge", started[name].listening, "--json"]
@@ -270,20 +284,22 @@ async def _demo(
             course.phases[name] = "done"
             return findings
 
-        async with running([*plan.base, "work"], environment):
-            await of_each(chosen, collect)
-            await until_filled(plan, clock)
+        needed = processes_of(started)
+        async with running([*plan.base, "work"], environment) as worker:
+            await while_running({"The worker": worker, **needed}, record())
         course.phases = dict.fromkeys(chosen, "checking")
         found = await of_each(chosen, judge_one)
         await watching.aclose()
         report(found)
         if page.stays and not stop.is_set():
-            if course.console.startswith("http"):
+            if server is not None and course.console.startswith("http"):
                 typer.echo(f"Candles, live: {market_address(course.console, *market)}")
+                needed["The console"] = server
             typer.echo("The collection goes on. Ctrl-C ends it.")
-            for words in ([*plan.base, "work"], *collecting.values()):
-                await stack.enter_async_context(running(words, environment))
-            await stop.wait()
+            on = {f"The collector of {name}": words for name, words in collecting.items()}
+            for name, words in {"The worker": [*plan.base, "work"], **on}.items():
+                needed[name] = await stack.enter_async_context(running(words, environment))
+            await while_running(needed, stop.wait())
     return found
 
 
@@ -296,15 +312,9 @@ async def _collect(
 ) -> None:
     course, exchange = place
     async with running(words, environment) as collector:
-        died = asyncio.create_task(collector.wait())
-        enough = asyncio.create_task(_until_enough(plan, collector.pid, stop, place))
-        await asyncio.wait({died, enough}, return_when=asyncio.FIRST_COMPLETED)
-        enough.cancel()
+        enough = _until_enough(plan, collector.pid, stop, place)
+        await while_running({f"The collector of {exchange}": collector}, enough)
         course.phases[exchange] = "filling"
-        if died.done():
-            raise PenstockError(
-                f"The collector of {exchange} stopped early; its last output is above."
-            )
 
 
 async def _until_enough(

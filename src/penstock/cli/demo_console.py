@@ -1,6 +1,8 @@
 """The console of a demo: served from its data folder while it collects."""
 
 import asyncio
+import errno
+import socket
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,10 +14,34 @@ import msgspec
 from penstock.cli.demo_parts import DemoPlan
 from penstock.cli.processes import running
 from penstock.config import environment_name
+from penstock.errors import ConfigError, PortInUse
 from penstock.market.symbol import Symbol
+from penstock.net.port_owner import port_owner
 
 NOT_INSTALLED = "not installed: pip install 'penstock[api]'"
+_HOST = "127.0.0.1"
 _LIBRARIES = ("litestar", "prometheus_client")
+
+
+def free_port(wanted: int) -> int:
+    """The port if it is free now; for 0, any free one.
+
+    Raises:
+        PortInUse: another program listens on it.
+        ConfigError: this user may not listen on it.
+    """
+    with socket.socket() as probe:
+        # As the server does: closed connections do not block a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, wanted))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(_HOST, wanted, port_owner(wanted)) from error
+            problem = f"cannot listen on {_HOST}:{wanted}: {error.strerror}."
+            raise ConfigError("--port", problem=problem, origin="command line") from error
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def market_address(console: str, exchange: str, slug: str) -> str:
@@ -26,17 +52,17 @@ def market_address(console: str, exchange: str, slug: str) -> str:
 @asynccontextmanager
 async def console_served(
     plan: DemoPlan, environment: Mapping[str, str], port: int, tell: Callable[[str], None]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[asyncio.subprocess.Process | None]:
     """Serve the console until the block is left; ``tell`` gets its address, or why there is none.
 
-    Whatever happens to the console, the demo goes on.
+    Yields its process, if its libraries are installed.
     """
     if not all(map(find_spec, _LIBRARIES)):
         tell(NOT_INSTALLED)
-        yield
+        yield None
         return
     own = {
-        environment_name("api.host"): "127.0.0.1",
+        environment_name("api.host"): _HOST,
         environment_name("api.port"): str(port),
         # A page on this machine, with nothing to protect.
         environment_name("api.token"): "",
@@ -47,7 +73,7 @@ async def console_served(
     async with running(words, {**environment, **own}) as server:
         listening = asyncio.create_task(_tell_address(server, tell))
         try:
-            yield
+            yield server
         finally:
             listening.cancel()
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from random import Random
@@ -12,9 +11,17 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.demo_parts import DemoPlan, Started, judge, of_each, simulators_of, until_filled
+from penstock.cli.demo_parts import (
+    DemoPlan,
+    RunningSimulator,
+    judge,
+    of_each,
+    processes_of,
+    simulators_of,
+    until_filled,
+)
 from penstock.cli.painter import write
-from penstock.cli.processes import running
+from penstock.cli.processes import running, while_running
 from penstock.clock import Clock, SystemClock, wait_for
 from penstock.collect.status import read_all
 from penstock.config import environment_name
@@ -39,34 +46,27 @@ _PRODUCERS = ("collect", "fetch", "tickers")
 """Stopped first, so that workers can fill the gaps up to the last record."""
 
 
-async def run_full(plan: DemoPlan, exchanges: Sequence[str]) -> dict[str, Any]:
-    """Run the demo; return the findings, with those of each exchange.
+async def run_full(plan: DemoPlan, exchanges: Sequence[str], port: int) -> dict[str, Any]:
+    """Run the demo with its console on a port; return the findings, with those of each exchange.
 
     Raises:
         PenstockError: a simulator, the supervisor or a judge failed.
     """
     with TemporaryDirectory(prefix="penstock-demo-backups-") as backups:
-        return await _run(plan, exchanges, backups)
+        return await _run(plan, exchanges, backups, port)
 
 
-async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str) -> dict[str, Any]:
+async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str, port: int) -> dict[str, Any]:
     clock, stop = SystemClock(), asyncio.Event()
     stop_on_signals(stop)
     async with simulators_of(plan, exchanges) as started:
-        environment = _environment(plan, started, backups)
-        port = environment[environment_name("api.port")]
+        environment = _environment(plan, started, backups, port)
         write(f"Starting the processes of {', '.join(exchanges)} under a supervisor …\n")
         write(f"Console: http://127.0.0.1:{port}/\n")
         async with running([*plan.base, "up"], environment, _STOP_S) as up:
             demo = _Supervised(plan, environment, stop, clock)
-            ended = asyncio.create_task(up.wait())
-            work = asyncio.create_task(demo.run())
-            await asyncio.wait({ended, work}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                work.cancel()
-                raise PenstockError("The supervisor ended early; its last output is above.")
-            ended.cancel()
-            done = await work
+            needed = {"The supervisor": up, **processes_of(started)}
+            done = await while_running(needed, demo.run())
 
         async def judge_one(name: str) -> Findings:
             words = [*plan.base, "judge", started[name].listening, "--json"]
@@ -76,15 +76,9 @@ async def _run(plan: DemoPlan, exchanges: Sequence[str], backups: str) -> dict[s
     return {**done, **_summary(found)}
 
 
-def _free_port() -> int:
-    """A port that is free now. It stays the same over restarts, as an operator's would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _environment(plan: DemoPlan, started: Mapping[str, Started], backups: str) -> dict[str, str]:
+def _environment(
+    plan: DemoPlan, started: Mapping[str, RunningSimulator], backups: str, port: int
+) -> dict[str, str]:
     addresses = {name: each.listening for name, each in started.items()}
     markets = {name: {"symbols": each.symbols} for name, each in started.items()}
     return {
@@ -92,7 +86,7 @@ def _environment(plan: DemoPlan, started: Mapping[str, Started], backups: str) -
         environment_name("live.url"): f"sqlite:{plan.folder / 'live.db'}",
         environment_name("up.exchanges"): ",".join(started),
         environment_name("up.per_exchange"): msgspec.json.encode(markets).decode(),
-        environment_name("api.port"): str(_free_port()),
+        environment_name("api.port"): str(port),
         environment_name("backup.folder"): backups,
         environment_name("fetch.every"): "10",
         # Polled trades would begin before those of the collectors, and a gap lie between them.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,11 +28,19 @@ _FILL_S = 60.0
 """How long to wait at the end for gaps to be filled."""
 
 
-class Started(Struct):
+class _Started(Struct):
     """The first line of a simulator's output."""
 
     listening: str
     symbols: list[str]
+
+
+class RunningSimulator(NamedTuple):
+    """The simulator of an exchange."""
+
+    listening: str
+    symbols: list[str]
+    process: asyncio.subprocess.Process
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class DemoPlan:
 @asynccontextmanager
 async def simulators_of(
     plan: DemoPlan, exchanges: Sequence[str]
-) -> AsyncIterator[dict[str, Started]]:
+) -> AsyncIterator[dict[str, RunningSimulator]]:
     """Run the simulators of these exchanges."""
     async with AsyncExitStack() as stack:
         processes = {
@@ -93,6 +101,13 @@ async def simulators_of(
             for name in exchanges
         }
         yield await of_each(exchanges, lambda name: _first_line(processes[name], name))
+
+
+def processes_of(
+    simulators: Mapping[str, RunningSimulator],
+) -> dict[str, asyncio.subprocess.Process]:
+    """The processes of simulators, by what an error calls them."""
+    return {f"The simulator of {name}": each.process for name, each in simulators.items()}
 
 
 async def of_each(
@@ -136,9 +151,10 @@ async def judge(words: Sequence[str], environment: Mapping[str, str]) -> Finding
         raise PenstockError("The judge failed; its last output is above.") from None
 
 
-async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> Started:
+async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> RunningSimulator:
     assert process.stdout is not None
     line = await asyncio.wait_for(process.stdout.readline(), _START_S)
     if not line:
         raise PenstockError(f"The simulator did not start. Try it alone: penstock sim {exchange}")
-    return msgspec.json.decode(line, type=Started)
+    started = msgspec.json.decode(line, type=_Started)
+    return RunningSimulator(started.listening, started.symbols, process)

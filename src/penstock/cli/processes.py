@@ -4,8 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from penstock.errors import PenstockError
+
+T = TypeVar("T")
 
 _STOP_S = 20.0
 _LAST_WORDS = 2000
@@ -37,3 +42,26 @@ async def running(
             await process.wait()
         if process.returncode not in (0, 1):
             sys.stderr.write((await errors).decode(errors="replace")[-_LAST_WORDS:])
+
+
+async def while_running(
+    processes: Mapping[str, asyncio.subprocess.Process], doing: Coroutine[Any, Any, T]
+) -> T:
+    """Do something for which processes, given by name, have to run.
+
+    Raises:
+        PenstockError: one of them ended meanwhile.
+    """
+    work = asyncio.ensure_future(doing)
+    ends = {asyncio.create_task(each.wait()): name for name, each in processes.items()}
+    try:
+        await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        name, code = next((name, end.result()) for end, name in ends.items() if end.done())
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise PenstockError(f"{name} ended early ({how}); its last output is above.")
+    finally:
+        for task in (work, *ends):
+            task.cancel()
+        await asyncio.gather(work, *ends, return_exceptions=True)

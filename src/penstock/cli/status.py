@@ -25,18 +25,16 @@ from penstock.clock import SystemClock, wait_for
 from penstock.collect.status import FOLDER, CollectorStatus, read_all, with_books_stopped
 from penstock.config import Settings
 from penstock.errors import MissingExtra, NoSupervisor, StorageError
-from penstock.live import ProcessCache, is_there, live_url
 from penstock.publish.endpoints import find_log_id
 from penstock.runtime.status import (
     SeenProcess,
     merged,
-    read_live_processes,
+    read_configured_live,
     read_processes,
     slot_status_id,
 )
 from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.runtime.stores import configured_log, open_state
-from penstock.storage.cache import open_live_store
 from penstock.storage.log import EventLog, SlotStats
 from penstock.supervisor.control import tell_supervisor
 
@@ -155,21 +153,10 @@ async def _processes(settings: Settings) -> tuple[list[SeenProcess], list[str]]:
         )
         problems.append(f"penstock: only processes {shared} are shown: {error}")
     try:
-        found.append(await _live_processes(settings))
+        found.append(await read_configured_live(settings, settings.live.timeout))
     except (StorageError, MissingExtra) as error:
         problems.append(f"penstock: entries in the store of live values are not shown: {error}")
     return merged(*found), problems
-
-
-async def _live_processes(settings: Settings) -> list[SeenProcess]:
-    url = live_url(settings)
-    if not is_there(url):
-        return []
-    store = await open_live_store(url, timeout_s=settings.live.timeout)
-    try:
-        return await read_live_processes(ProcessCache(store))
-    finally:
-        await store.close()
 
 
 def _has_failed(seen: SeenProcess) -> bool:

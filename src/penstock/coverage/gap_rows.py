@@ -6,6 +6,7 @@ together are right: see ``ledger`` for rows that overlap.
 """
 
 from collections.abc import Callable
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -17,6 +18,8 @@ from penstock.storage.state.documents import Condition, Query
 from penstock.storage.state.schema import GAPS
 
 _PAGE = 500
+_PER_MS: dict[By, int] = {"open_ms": 1, "received_ns": 1_000_000}
+"""By position that is a time: how many there are in a millisecond."""
 
 Change = Callable[[GapRow], GapRow | None]
 """Returns the new row of a part of a gap; None leaves it unchanged."""
@@ -82,6 +85,19 @@ class GapRows:
     async def around(self, stream: Stream, by: By, first: int, last: int) -> list[GapRow]:
         """The gaps of one series in a range or next to it, as disjoint rows in order."""
         return visible(await self._overlapping(stream, by, first, last))
+
+    async def within(self, stream: Stream, since_ms: int, until_ms: int) -> list[GapRow]:
+        """The gaps of one series in a range of market time or next to it, as disjoint rows.
+
+        Gaps elsewhere are not read, however many there are.
+        """
+        where = [*_of(stream), Condition("by", "=", "id")]
+        ends = Condition("until_ms", ">", since_ms), Condition("until_ms", "=", None)
+        begins = Condition("since_ms", "<=", until_ms - 1), Condition("since_ms", "=", None)
+        found = visible(await self._read([[*where, *both] for both in product(ends, begins)]))
+        for by, per_ms in _PER_MS.items():
+            found += await self.around(stream, by, since_ms * per_ms, until_ms * per_ms - 1)
+        return found
 
     async def attach(self, stream: Stream, by: By, first: int, last: int, job_id: str) -> None:
         """Note the job that fills the open gaps in a range; empty: none does any more."""
@@ -208,9 +224,7 @@ class GapRows:
         low, high = first - 1, last + 1
         while True:
             where = [
-                Condition("exchange", "=", stream.exchange),
-                Condition("channel", "=", stream.channel),
-                Condition("symbol", "=", stream.symbol),
+                *_of(stream),
                 Condition("by", "=", by),
                 Condition("last", ">", low - 1),
                 Condition("first", "<=", high),
@@ -229,6 +243,10 @@ class GapRows:
             rows += map(as_gap, page)
             after = {"id": page[-1]["id"]}
         return rows
+
+
+def _of(stream: Stream) -> list[Condition]:
+    return [Condition(name, "=", value) for name, value in stream._asdict().items()]
 
 
 def _free(gap: GapRow, rows: list[GapRow]) -> GapRow | None:

@@ -82,11 +82,12 @@ class FileSeries(Generic[R]):
 class BulkFiles:
     """All files that an exchange publishes, as paths and readers of rows."""
 
-    trades_path: Callable[[str, FileSpan], str]
-    """(native symbol, day or month) → path."""
+    trades_path: str
+    """With ``{native}`` for the market, ``{frequency}`` and ``{date}`` for the day or month."""
     read_trade: Callable[[Sequence[str], Symbol, int], Trade]
     """(values, symbol, received_at_ns) → trade, with ``source="backfill"``."""
-    candles_path: Callable[[str, Interval, FileSpan], str]
+    candles_path: str
+    """The same, with ``{interval}``."""
     read_candle: Callable[[Sequence[str], Symbol, Interval, int], Candle]
     """The same for a closed candle, equal to the one that a request returns."""
 
@@ -95,7 +96,7 @@ class BulkFiles:
         if not _SAFE(native):
             return None
         return FileSeries(
-            lambda span: self.trades_path(native, span),
+            lambda span: _path(self.trades_path, span, native),
             lambda values, at_ns: self.read_trade(values, symbol, at_ns),
             lambda trade: trade.id,
         )
@@ -106,10 +107,15 @@ class BulkFiles:
         if not _SAFE(native) or length_ms is None or DAY_MS % length_ms:
             return None
         return FileSeries(
-            lambda span: self.candles_path(native, interval, span),
+            lambda span: _path(self.candles_path, span, native, interval),
             lambda values, at_ns: self.read_candle(values, symbol, interval, at_ns),
             lambda candle: candle.open_ms,
         )
+
+
+def _path(form: str, span: FileSpan, native: str, interval: Interval | None = None) -> str:
+    named = {"frequency": span.frequency, "date": span.date, "interval": interval}
+    return form.format(native=native, **named)
 
 
 def months(since_ms: int, until_ms: int) -> Iterator[FileSpan]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, Raw, ValidationError
 
-from penstock.exchanges.answers import plain_numbers
+from penstock.exchanges.answers import plain_number, plain_numbers
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.times import epoch_ns
 from penstock.market.events import BookDelta, BookSnapshot, Candle, Side, Source, Ticker, Trade
@@ -148,6 +148,17 @@ def ticker_of(
         low_text=low,
         volume_text=volume,
         quote_volume_text=quote_volume,
+    )
+
+
+def ticker_with(
+    origin: Origin, spell: Callable[[Any], str] = plain_number, **numbers: Any
+) -> Ticker:
+    """A ticker with these numbers, which have the names of the fields of a ``TickerRow``."""
+    exchange, symbol, received_at_ns, source = origin
+    texts: dict[str, Any] = {f"{name}_text": spell(number) for name, number in numbers.items()}
+    return Ticker(
+        exchange=exchange, symbol=symbol, received_at_ns=received_at_ns, source=source, **texts
     )
 
 

@@ -39,7 +39,8 @@ def place_of(log_id: int, slot: str) -> str:
 async def check_claims(context: HandlerContext) -> int:
     """Create jobs for recorded candles that the log does not hold; return how many.
 
-    This runs before anything new is recorded, because lost numbers are assigned again.
+    This runs before ``RecordingProcess.continue_numbers`` and before anything is recorded: both
+    assign numbers above those of lost records, which then no longer look lost.
 
     Raises:
         StorageError: the log or the state cannot be read.

@@ -82,7 +82,7 @@ def read_candles(
     trades = Stream(exchange, names[0], symbol.slug) if names else None
     text = asked.interval or _fitting(reader, trades, now_ms)
     interval = Interval.parse(text)
-    until_ms = min(asked.until_ms or now_ms + 1, now_ms + 1)
+    until_ms = now_ms + 1 if asked.until_ms is None else min(asked.until_ms, now_ms + 1)
     since_ms = interval.open_of(max(until_ms - 1, 0)) - (asked.limit - 1) * _length_ms(interval)
     since_ms = max(since_ms, interval.open_of(asked.since_ms or 0), 0)
     chart = _Chart(reader, market, interval, since_ms, until_ms, now_ms)

@@ -14,6 +14,7 @@ from penstock.errors import StorageError
 from penstock.monitor.collected import Collected, collected_from
 from penstock.monitor.config_view import Config, config_of
 from penstock.monitor.gaps import GapCounts
+from penstock.monitor.live_processes import LiveProcesses
 from penstock.monitor.overview import (
     ConnectorFacts,
     DiskView,
@@ -56,6 +57,7 @@ class FleetMonitor:
         """``loaded`` are the settings of this process."""
         self._loaded = loaded or Loaded(Settings(), {})
         self.rates = RateSampler()
+        self._live = LiveProcesses(self._loaded.settings)
         self._slow: _Slow | None = None
         self._collected: tuple[int, Collected] | None = None
         self._gap_counts: tuple[Counter[str], int] | None = None
@@ -141,7 +143,8 @@ class FleetMonitor:
             await clock.sleep(POINT_MS / 1000)
 
     async def _observed(self, store: StateStore) -> tuple[list[SeenProcess], int]:
-        seen, now_ms = looked_up(await read_processes(store)), await store.now_ms()
+        remembered, now_ms = await read_processes(store), await store.now_ms()
+        seen = looked_up(await self._live.added_to(remembered, now_ms))
         self.rates.observe(readings_of(seen), now_ms)
         return seen, now_ms
 

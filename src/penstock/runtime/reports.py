@@ -4,7 +4,9 @@ It is part of the status, and not of a table of its own, since it is then as old
 ends with it, and is read on every machine. It is bounded: a status is written every few seconds.
 """
 
+from collections import Counter
 from collections.abc import Iterable
+from heapq import nlargest
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,11 +45,17 @@ class ConnectionReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def bounded(found: Iterable[ConnectionReport]) -> list[ConnectionReport]:
     """The first connections, with the newest of their events, so that a status stays small."""
     kept = list(found)[:MOST_CONNECTIONS]
-    times = sorted((event.at_ms for each in kept for event in each.events), reverse=True)
-    if len(times) <= MOST_EVENTS:
-        return kept
-    since_ms = times[MOST_EVENTS]
+    # Of one time the last of each connection first: many connections may be lost at once.
+    newest = nlargest(
+        MOST_EVENTS,
+        (
+            (event.at_ms, -before_last, number)
+            for number, each in enumerate(kept)
+            for before_last, event in enumerate(reversed(each.events))
+        ),
+    )
+    counts = Counter(number for _, _, number in newest)
     return [
-        replace(each, events=[event for event in each.events if event.at_ms > since_ms])
-        for each in kept
+        replace(each, events=each.events[len(each.events) - counts[number] :])
+        for number, each in enumerate(kept)
     ]

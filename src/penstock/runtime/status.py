@@ -16,12 +16,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.config import Settings
 from penstock.connectors.limits import GateReport
 from penstock.errors import mask_urls
-from penstock.live import BEAT_S, ProcessCache
+from penstock.live import BEAT_S, ProcessCache, is_there, live_url
 from penstock.publish import PublishedCounts
 from penstock.runtime.identity import has_ended
 from penstock.runtime.reports import ConnectionReport
+from penstock.storage.cache import open_live_store
 from penstock.storage.state import Document, StateStore, Write
 from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import PROCESSES
@@ -207,6 +209,23 @@ async def read_live_processes(cache: ProcessCache) -> list[SeenProcess]:
             continue  # the entry of a symbol, or of another version
         found.append(SeenProcess(id_, status, each.age_ms, LIVE_GONE_MS))
     return _sorted(found)
+
+
+async def read_configured_live(settings: Settings, timeout_s: float) -> list[SeenProcess]:
+    """The same, from the store that the settings name; none if nobody has written to it.
+
+    Raises:
+        StoreUnreachable, LoginRejected: the store cannot be read.
+        ConfigError, MissingExtra: its URL is wrong, or its library is not installed.
+    """
+    url = live_url(settings)
+    if not is_there(url):
+        return []
+    store = await open_live_store(url, timeout_s=timeout_s)
+    try:
+        return await read_live_processes(ProcessCache(store))
+    finally:
+        await store.close()
 
 
 def merged(*found: Iterable[SeenProcess]) -> list[SeenProcess]:

@@ -8,9 +8,12 @@ from msgspec import Struct
 
 from penstock.stats.growth import Sample
 from penstock.storage.state import Document, StateStore, Write
+from penstock.storage.state.documents import Condition, StoreNow
 from penstock.storage.state.schema import STATISTICS
 
 _MOST_FOLDERS = 1000
+_KEPT_MS = 30 * 86_400_000
+"""Statistics of a folder that nobody has measured for so long are removed: it is not used."""
 
 
 class DirectoryStatistics(Struct, frozen=True, kw_only=True):
@@ -73,7 +76,7 @@ Samples = Mapping[str, Sequence[Sample]]
 async def store_statistics(
     store: StateStore, id_: str, found: StorageStatistics, samples: Samples
 ) -> None:
-    """Replace the statistics of a data folder.
+    """Replace the statistics of a data folder, and remove those of folders that are not used.
 
     Raises:
         StoreUnreachable: the store does not answer.
@@ -86,6 +89,10 @@ async def store_statistics(
     [written] = await store.write(STATISTICS, [Write(id_, {}, fields)])
     if written is None:
         await store.insert_if_absent(STATISTICS, {"id": id_, **fields})
+    old = [[Condition("at", "<=", StoreNow(-_KEPT_MS))]]
+    for document in await store.find(STATISTICS, old, limit=_MOST_FOLDERS):
+        if document["id"] != id_:
+            await store.delete(STATISTICS, document["id"], {"at": document["at"]})
 
 
 async def stored_samples(store: StateStore, id_: str) -> dict[str, list[Sample]]:

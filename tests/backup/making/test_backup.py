@@ -30,12 +30,14 @@ from penstock.backup.restore import restore
 from penstock.backup.snapshot import Snapshot
 from penstock.cli.backup import _run
 from penstock.clock import SystemClock
-from penstock.config import Storage
+from penstock.config import Alerts, Storage
 from penstock.errors import BackupRunning, ConfigError, NoDataset, StorageError, StorageFull
 from penstock.publish.endpoints import log_id
 from penstock.runtime.checkpoints import checkpoint_folder, read_request
+from penstock.runtime.status import read_processes
 from penstock.runtime.stores import open_state
 from penstock.runtime.trimming import Trimmer
+from penstock.stats.conditions import Inputs, old_backups
 from penstock.storage.lake.documents import read_seals
 from penstock.storage.log import open_log
 
@@ -171,6 +173,20 @@ async def test_the_outcome_of_copies_stays(world: World) -> None:
 
     assert (outcome.copied_ms, outcome.copy_problem) == (5, "The remote is full.")
     assert outcome.name
+
+
+async def test_the_outcome_names_the_data_folder_wherever_the_log_is(world: World) -> None:
+    elsewhere = world.data.parent / "log"
+    world.settings = replace(world.settings, storage=Storage(log_url=f"rocksdb:{elsewhere}"))
+    await world.collector()
+    await world.back_up(rehearse=False)
+    async with open_state(world.settings, SystemClock()) as store:
+        [outcome], [seen] = await read_outcomes(store), await read_processes(store)
+        now_ms = outcome.at_ms + 2 * 86_400_000
+
+    assert outcome.folder == str(world.data)
+    inputs = Inputs(now_ms, Alerts(), processes=[seen], backups=[outcome])
+    assert [each.rule for each in old_backups(inputs)] == ["backup_old"]
 
 
 async def test_two_backups_at_once_are_refused(world: World) -> None:

@@ -8,20 +8,11 @@ from collections.abc import Sequence
 from penstock.exchanges.answers import plain_number, plain_numbers
 from penstock.exchanges.binance.rest import Kline
 from penstock.exchanges.binance.symbols import NAME
-from penstock.exchanges.bulk_files import BulkFiles, FileSpan, instant_us, is_true, whole_number
+from penstock.exchanges.bulk_files import BulkFiles, instant_us, is_true, whole_number
 from penstock.exchanges.rows import REST, candle_of
 from penstock.market.events import Candle, Trade
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
-
-
-def _trades_path(native: str, span: FileSpan) -> str:
-    return f"data/spot/{span.frequency}/trades/{native}/{native}-trades-{span.date}.zip"
-
-
-def _candles_path(native: str, interval: Interval, span: FileSpan) -> str:
-    folder = f"data/spot/{span.frequency}/klines/{native}/{interval}"
-    return f"{folder}/{native}-{interval}-{span.date}.zip"
 
 
 def _trade(values: Sequence[str], symbol: Symbol, received_at_ns: int) -> Trade:
@@ -52,4 +43,9 @@ def _candle(
     return candle_of(row, origin, interval, open_ms, closed=True, spell=plain_numbers)
 
 
-FILES = BulkFiles(_trades_path, _trade, _candles_path, _candle)
+FILES = BulkFiles(
+    "data/spot/{frequency}/trades/{native}/{native}-trades-{date}.zip",
+    _trade,
+    "data/spot/{frequency}/klines/{native}/{interval}/{native}-{interval}-{date}.zip",
+    _candle,
+)

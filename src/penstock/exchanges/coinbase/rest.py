@@ -18,7 +18,7 @@ from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, LevelRow, TradeRows, levels_of, of_listed
-from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, epoch_ns, iso_text
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
@@ -206,13 +206,7 @@ class CoinbaseRest:
                 if sparks[native] and (not wanted or native in wanted)
             ]
             return [
-                Ticker(
-                    exchange=NAME,
-                    symbol=symbol,
-                    received_at_ns=received_at_ns,
-                    source="rest",
-                    last_text=spelled_out(price),
-                )
+                ticker_with((NAME, symbol, received_at_ns, REST), spelled_out, last=price)
                 for (_, price), symbol in of_listed(self._symbols, newest, lambda it: it[0])
             ]
 

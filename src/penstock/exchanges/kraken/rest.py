@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from penstock.exchanges.answers import Text, Whole, only, plain_number
+from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, TradePage
 from penstock.exchanges.kraken.checksum import CHECKSUM
 from penstock.exchanges.kraken.limits import PAIR
@@ -21,7 +21,7 @@ from penstock.exchanges.kraken.symbols import NAME, Answer
 from penstock.exchanges.progress import latest_trade, levels, progress_request
 from penstock.exchanges.resource import Resource, error_reader
 from penstock.exchanges.rest_rows import CandleRows, LevelRow, TickerRows, TradeRows, levels_of
-from penstock.exchanges.rows import REST, CandleRow, Origin, book_of
+from penstock.exchanges.rows import REST, CandleRow, Origin, book_of, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import seconds_ns
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -249,18 +249,8 @@ class KrakenRest:
 
 
 def _ticker(row: _Ticker, origin: Origin) -> Ticker:
-    exchange, symbol, received_at_ns, source = origin
-    return Ticker(
-        exchange=exchange,
-        symbol=symbol,
-        received_at_ns=received_at_ns,
-        source=source,
-        bid_text=plain_number(row.bid[0]),
-        bid_quantity_text=plain_number(row.bid[2]),
-        ask_text=plain_number(row.ask[0]),
-        ask_quantity_text=plain_number(row.ask[2]),
-        last_text=plain_number(row.last[0]),
-        high_text=plain_number(row.high[1]),
-        low_text=plain_number(row.low[1]),
-        volume_text=plain_number(row.volume[1]),
-    )
+    return ticker_with(
+        origin,
+        bid=row.bid[0], bid_quantity=row.bid[2], ask=row.ask[0], ask_quantity=row.ask[2],
+        last=row.last[0], high=row.high[1], low=row.low[1], volume=row.volume[1],
+    )  # fmt: skip

@@ -174,8 +174,14 @@ GAPS = Table(
         "first": "int",
         "last": "int",
         "job_id": "text",
+        "since_ms": "int",
+        "until_ms": "int",
     },
-    indexes=(("exchange", "channel", "symbol", "by", "last"), ("state", "exchange")),
+    indexes=(
+        ("exchange", "channel", "symbol", "by", "last"),
+        ("exchange", "channel", "symbol", "by", "until_ms"),
+        ("state", "exchange"),
+    ),
     counted=("exchange", "state"),
 )
 
@@ -233,4 +239,5 @@ SCHEMA: Schema = (
     (STATISTICS, ALERTS),
     (CHECKPOINTS, BACKUPS),
     (GAPS,),  # gaps are counted
+    (GAPS,),  # and found by time
 )

@@ -49,18 +49,19 @@ export function mount(root, ctx) {
     props: (one) => ({ "data-setting": one.name, "data-masked": String(one.masked) }),
     tools: [chosen.element],
     open: showSetting,
+    cards: true,
     empty: { title: "Every setting has its default", text: "Write a file with all of them, explained: `penstock init`" },
     columns: [
       { name: "name", title: "Setting", value: (one) => one.name, paint: (cell, one) => code(cell, one.name) },
       {
-        name: "value", title: "Value", value: (one) => valueText(one.value),
+        name: "value", title: "Value", wide: true, value: (one) => valueText(one.value),
         paint: (cell, one) => {
           code(cell, valueText(one.value) || (one.masked ? "" : "not set"));
           cell.firstElementChild?.classList.toggle("muted", !valueText(one.value));
           if (one.masked && !cell.querySelector(".badge")) cell.append(badge("masked", "off", { title: "A part of it is a secret, which the server does not send" }));
         },
       },
-      { name: "origin", title: "From", value: (one) => one.origin, paint: (cell, one) => (setText(cell, one.origin), setAttribute(cell, "data-kind", one.origin === "default" ? null : "info")) },
+      { name: "origin", title: "From", wide: true, value: (one) => one.origin, paint: (cell, one) => (setText(cell, one.origin), setAttribute(cell, "data-kind", one.origin === "default" ? null : "info")) },
       { name: "doc", title: "What it does", minor: true, value: (one) => one.doc, paint: (cell, one) => (cell.firstChild || cell.append(h("p", { class: "doc" })), setText(/** @type {Element} */ (cell.firstElementChild), one.doc), setAttribute(cell, "title", one.doc)) },
     ],
   });

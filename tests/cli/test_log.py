@@ -12,7 +12,7 @@ from tests import events
 
 from penstock.cli.log import print_new
 from penstock.market.events import Candle, Trade
-from penstock.storage.log import open_log
+from penstock.storage.log import appending, open_log
 from penstock.storage.log import writer as writer_module
 
 from .conftest import PENSTOCK, invoke, run
@@ -111,7 +111,7 @@ def test_records_that_tell_milliseconds_are_shown_with_nanoseconds(
     )
     url = f"rocksdb:{tmp_path / 'penstock-data'}"
     monkeypatch.setattr(writer_module, "encode", lambda _event: before)
-    monkeypatch.setattr(writer_module, "encode_many", lambda events: [before for _ in events])
+    monkeypatch.setattr(appending, "encode_many", lambda events: [before for _ in events])
     with closing(open_log(url).writer("collect-toy")) as writer:
         writer.append([trade(1)])
     monkeypatch.undo()

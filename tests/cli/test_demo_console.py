@@ -151,7 +151,7 @@ async def test_a_process_that_ends_after_the_verdict_ends_the_demo_with_an_error
     fake.processes[ended].end(code)
 
     with pytest.raises(PenstockError, match=says):
-        await running
+        await asyncio.wait_for(running, PATIENCE_S)
     assert sorted(fake.started) == sorted(fake.ended)
 
 

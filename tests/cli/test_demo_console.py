@@ -9,12 +9,13 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from tests.waiting import PATIENCE_S
 
-from penstock.cli import demo, demo_console
+from penstock.cli import demo, demo_console, demo_parts
 from penstock.cli.context import Sources
 from penstock.cli.demo_console import NOT_INSTALLED, console_served, free_port, market_address
 from penstock.cli.demo_parts import DemoPlan, RunningSimulator
@@ -150,7 +151,7 @@ async def test_a_process_that_ends_after_the_verdict_ends_the_demo_with_an_error
     fake.processes[ended].end(code)
 
     with pytest.raises(PenstockError, match=says):
-        await running
+        await asyncio.wait_for(running, PATIENCE_S)
     assert sorted(fake.started) == sorted(fake.ended)
 
 
@@ -192,6 +193,25 @@ async def test_a_console_that_does_not_start_says_so(
         await until(lambda: bool(told))
 
     assert told == ["it did not start. Try it alone: penstock serve"]
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_a_simulator_that_does_not_start_is_named(
+    fake: Demo, monkeypatch: pytest.MonkeyPatch, has_ended: bool
+) -> None:
+    @asynccontextmanager
+    async def silent(*_: object) -> AsyncIterator[object]:
+        output = asyncio.StreamReader()
+        if has_ended:
+            output.feed_eof()
+        yield SimpleNamespace(stdout=output)
+
+    monkeypatch.setattr(demo_parts, "running", silent)
+    monkeypatch.setattr(demo_parts, "_START_S", 0.05)
+
+    with pytest.raises(PenstockError, match=r"did not start\. Try it alone: penstock sim kraken"):
+        async with demo_parts.simulators_of(fake.plan, ["kraken"]):
+            raise AssertionError("it started")
 
 
 def test_a_port_of_closed_connections_is_free() -> None:

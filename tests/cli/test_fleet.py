@@ -88,7 +88,7 @@ def test_processes_of_two_folders_are_shown_from_anywhere(
     assert {each["host"] for each in found.values()} == {os.uname().nodename}
     assert {each["health"] for each in found.values()} == {"healthy"}
     assert not any(each["gone"] for each in found.values())
-    assert "1 markets" in found["a/collect-binance"]["doing"]
+    assert "1 market," in found["a/collect-binance"]["doing"]
     assert found["a/collect-binance"]["last_data_ms"]
     assert found["a/collect-binance"]["published"]["zeromq"]["dropped"] == 0
     assert "jobs running" in found["b/work-0"]["doing"]

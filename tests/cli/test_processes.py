@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.cli.processes import running, while_running
 from penstock.errors import PenstockError
@@ -25,7 +26,8 @@ async def test_work_is_cancelled_when_a_process_that_it_needs_is_killed(tmp_path
         await process.stdout.readline()
         process.kill()
         with pytest.raises(PenstockError, match=r"^The simulator ended early \(signal 9\); its"):
-            await while_running({"The simulator": process}, _for_ever(cancelled))
+            async with asyncio.timeout(PATIENCE_S):
+                await while_running({"The simulator": process}, _for_ever(cancelled))
 
     assert cancelled == [True]
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.console.axe import violations
 from tests.console.conftest import Visit, visiting
 from tests.console.scene import Scene, until
@@ -17,6 +17,9 @@ PAGES = (
 )  # fmt: skip
 PICTURED = ("overview", "market", "coverage")
 """Pages of which docs/screenshots has pictures."""
+NO_LOOK_AGAIN = """const real = setInterval;
+    window.setInterval = (run, ms, ...rest) => (ms === 5000 ? 0 : real(run, ms, ...rest));"""
+"""A script by which a page never reads its chart again on its own."""
 PATIENCE_MS = 60_000
 WIDE_TABLES = """[...document.querySelectorAll(".table-scroll")]
     .filter((one) => one.scrollWidth > one.clientWidth)
@@ -74,6 +77,23 @@ def test_a_market_moves_and_equals_the_api(page: Page, demo: Scene) -> None:
     shown = page.locator("[data-trade]").first.get_attribute("data-trade")
     stored = demo.get("trades", exchange="binance", symbol="BTC/USDT", since="-1m", limit="10000")
     assert int(shown or 0) >= min(each["id"] for each in stored["items"])
+
+
+def test_a_chart_that_the_server_kept_for_a_while_is_completed_at_once(
+    page: Page, demo: Scene
+) -> None:
+    market = {"exchange": "binance", "symbol": "BTC/USDT", "interval": "1s"}
+    until(lambda: len(demo.get("market/candles", **market)["items"]) > 20)
+
+    def old(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        route.fulfill(response=answer, json={**found, "items": found["items"][:-15]})
+
+    page.route("**/market/candles*limit=500*", old)
+    page.add_init_script(NO_LOOK_AGAIN)
+    with page.expect_response(lambda answer: "limit=40" in answer.url, timeout=PATIENCE_MS):
+        page.goto(f"{demo.url}/market/binance/BTC%2FUSDT?interval=1s")
 
 
 def test_a_paused_job_is_paused_in_the_store(page: Page, demo: Scene) -> None:

@@ -44,6 +44,7 @@ async def reported(
 
 def _report(server: SimulatorServer) -> Report:
     state = server.state()
-    traffic = f"{state.clients:,} clients, {state.frames_per_s:,} frames/s"
+    clients = "1 client" if state.clients == 1 else f"{state.clients:,} clients"
+    traffic = f"{clients}, {state.frames_per_s:,} frames/s"
     doing = f"{traffic}, {state.requests:,} requests on {state.address}"
     return Report(doing=doing, activity=state.frames_sent + state.requests)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -153,7 +153,9 @@ async def judge(words: Sequence[str], environment: Mapping[str, str]) -> Finding
 
 async def _first_line(process: asyncio.subprocess.Process, exchange: str) -> RunningSimulator:
     assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), _START_S)
+    line = b""
+    with suppress(TimeoutError):
+        line = await asyncio.wait_for(process.stdout.readline(), _START_S)
     if not line:
         raise PenstockError(f"The simulator did not start. Try it alone: penstock sim {exchange}")
     started = msgspec.json.decode(line, type=_Started)

@@ -45,7 +45,8 @@ def _collecting(status: CollectorStatus) -> str:
     synced = sum(book.state == "synced" for book in status.books)
     missing = sum(last - first + 1 for ids in status.ids for first, last in ids.missing)
     books = f", {synced:,} of {len(status.books):,} books synced" if status.books else ""
-    return f"{markets:,} markets, {rate:,.0f} records/s{books}, {missing:,} ids missing"
+    named = "1 market" if markets == 1 else f"{markets:,} markets"
+    return f"{named}, {rate:,.0f} records/s{books}, {missing:,} ids missing"
 
 
 def _fetching(status: CollectorStatus) -> str:

@@ -23,7 +23,8 @@ import { path } from "../router.js";
 
 const CANDLES = 500;
 const AGAIN_MS = 5000;
-const AGAIN = 20;
+/** Covers the time for which the server returns a chart again that took long to read, at 1 s. */
+const AGAIN = 40;
 /** Every so many times all candles and holes are read again, not only the newest. */
 const ALL_AGAIN = 12;
 
@@ -259,6 +260,7 @@ function candlesPart(ctx) {
     loading?.abort();
     const mine = (loading = new AbortController());
     const at = interval;
+    if (!candles.length) showNothing(h("p", { class: "muted", role: "status" }, "Reading candles …"));
     try {
       const limit = isAgain ? AGAIN : CANDLES;
       const found = await ctx.api.get("/market/candles", { exchange, symbol, interval: at, limit }, mine.signal);
@@ -276,6 +278,7 @@ function candlesPart(ctx) {
       gaps = [...gaps.filter((gap) => (gap.until_ms ?? Infinity) < from), ...found.gaps];
       setText(source, found.source && found.source !== "nothing" ? `from ${found.source}` : "");
       show();
+      if (!isAgain) void load(true); // a long chart may be half a minute old
     } catch (error) {
       if (mine.signal.aborted || !isMounted) return;
       loading = null;

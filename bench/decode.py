@@ -129,6 +129,14 @@ def _limits(folder: Path) -> dict[str, float] | str:
     return found
 
 
+def _shares(ours_us: Mapping[str, float], limits: Mapping[str, float] | str) -> dict[str, float]:
+    """What the loop takes of what ours takes, where both read all frames of an exchange."""
+    if isinstance(limits, str):
+        return {}
+    mixes = {case: _exchange(case) for case in CASES if "_mix" in case}
+    return {case: round(limits[name] / ours_us[case], 3) for case, name in mixes.items()}
+
+
 def _start(stack: ExitStack, name: str, folder: str) -> Side:
     module, python = "bench.peers.cryptofeed_decode", peer_python(name, PEERS[name])
     return stack.enter_context(running(name, python, module, folder))
@@ -149,15 +157,17 @@ def main() -> Mapping[str, object]:
         spent = compare(ours, others, truths)
         limits = _limits(Path(folder))
     ratios = {name: _ratios(spent, name) for name in names}
+    medians = {
+        name: {case: round(statistics.median(us), 2) for case, us in found.items()}
+        for name, found in spent.items()
+    }
     return {
         "equal_work": ratios[names[0]]["one_decimals"],
         "ratios": ratios[names[0]],
         "ratios_to_2_4_1": ratios["cryptofeed"],
-        "us": {
-            name: {case: round(statistics.median(us), 2) for case, us in found.items()}
-            for name, found in spent.items()
-        },
+        "us": medians,
         "c_loop_us": limits,
+        "share_of_c_loop": _shares(medians["batch_text"], limits),
         "formats": FORMATS,
         "load": [round(load, 2), round(os.getloadavg()[0], 2)],
         "versions": {

@@ -38,8 +38,8 @@ from bench.inputs import binance
 FEW, MANY = 8, 400
 """Markets."""
 LONG_RECORDS = int(os.environ.get("BENCH_LONG_RECORDS", "10000000"))
-LONG_FLUSH = 100
-"""Records in one write: at 10,000 a second a collector writes about every 10 ms."""
+LONG_FLUSH = 50
+"""Records in one write: about what a collector writes at once at 10,000 messages a second."""
 LATENCY_RATES = (1_000, 10_000, 20_000)
 LATENCY_S, LATENCY_MOST = 6.0, 50_000
 """How long, and how many messages at most."""

@@ -23,9 +23,9 @@ from bench._process import spent_cpu_s
 from bench._sides import ROOT, Side, find_python, our_python, peer_python, running
 from bench.inputs.stored import Inputs
 
-WARM, WARM_RATE = 24_000, 6_000
+WARM, WARM_RATE = 16_000, 8_000
 """Frames before those that count, and how many a second."""
-QUIET_S = 2.0
+QUIET_S = 1.5
 """Nothing for so long: nothing is on its way."""
 LOST_S = 10.0
 """Nothing for so long while records are missing: they are lost."""

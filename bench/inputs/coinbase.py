@@ -2,9 +2,9 @@
 
 Nearly four in five messages are book updates of some levels of either side, the others tell of one
 trade each, on six products of about a thousand levels a side. We speak the Exchange API, cryptofeed
-2.4.1 only Advanced Trade: each gets the same events, message for message, in its own format. There
-are no tickers, which cryptofeed does not read. The real Advanced Trade calls an ask an ``offer``;
-cryptofeed would lose the asks of every snapshot, so here they are called what it looks for.
+Advanced Trade: each gets the same events, message for message, in its own format. There are no
+tickers, which cryptofeed 2 does not read. The real Advanced Trade calls an ask an ``offer``;
+cryptofeed 2 loses those of a snapshot and cryptofeed 3 takes either word, so here it is ``ask``.
 """
 
 import random
@@ -160,7 +160,8 @@ def make_inputs(folder: Path, messages: int = MESSAGES, seed: int = SEED) -> Sea
     """Write the messages into a folder, the same bytes for the same seed; what is true of them."""
     chance, truth = random.Random(seed), Testimony()
     products = [_Product(1 + number, base, chance) for number, base in enumerate(PRODUCTS)]
-    frames = [product.snapshot(START_MS) for product in products]
+    # Messages are numbered by their instants, so no two have the same.
+    frames = [product.snapshot(START_MS + number) for number, product in enumerate(products)]
     for at_ms in range(START_MS + len(products), START_MS + messages):
         product = chance.choice(products)
         make = product.update if chance.random() < 7 / 9 else product.trade

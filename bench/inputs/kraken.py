@@ -3,8 +3,8 @@
 Seven in ten messages are book updates of one side's levels, ten levels a side, each with a right
 checksum; two in ten tell of a trade or several, one in ten is a ticker. As on the wire, nobody says
 which level was pushed out of the ten, and one that comes back among them is told again. We speak
-version 2, cryptofeed 2.4.1 only version 1: each gets the same events, message for message, in its
-own. Version 1 does not number trades, so their ids are compared by nobody.
+version 2, as cryptofeed 3 does; cryptofeed 2 speaks version 1, and gets the same events, message
+for message, in that. Version 1 does not number trades, so their ids are compared by nobody.
 """
 
 import random

@@ -2,7 +2,7 @@
 
 A little more than half the messages are whole books of fifteen levels a side, the others tell of
 one trade each, on six markets; both sides get the same bytes, in the short spelling that both ask
-for. There are no tickers, which cryptofeed does not read.
+for. There are no tickers: cryptofeed 2 does not read them, and cryptofeed 3 makes its own of books.
 """
 
 import random

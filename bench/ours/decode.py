@@ -1,9 +1,10 @@
 """Our side of the decode benchmark: a process that replays the inputs as often as it is asked.
 
-Each line it reads names a case; it answers with one JSON line. What is timed is what a session
-does for every frame (stamp, read, judge, apply), and a listener that is handed every event. Frames
-are read as many at once as a session finds on its socket when it has all it can do; a session with
-little to do finds one or two, and that is a case of its own.
+Each line it reads is how to read and which case (``one_decimals binance_mix``); it answers with one
+JSON line. What is timed is what a session does for every frame (stamp, read, judge, apply), and a
+listener that is handed every event. Frames are read one by one, as a session with little to do
+finds them, or ``batch``: as many at once as it finds on its socket when it has all it can do. The
+listener leaves numbers as the text they come as, or makes a decimal of every one (``decimals``).
 """
 
 import gc
@@ -25,7 +26,6 @@ from penstock.clock import SystemClock
 from penstock.exchanges.base import Rest
 from penstock.exchanges.registry import load
 from penstock.exchanges.symbol_map import SymbolMap
-from penstock.market.codec import encode
 from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Event, Ticker, Trade
 from penstock.market.levels import Level, LevelText
 from penstock.market.symbol import Symbol
@@ -49,7 +49,17 @@ _COUNTED: dict[type[Event], str] = {
 FRAMES_AT_ONCE = 256
 """What a session finds on its socket, about, when it has all it can do."""
 WITHOUT_IDS = {"kraken"}
-"""Where the peer's format does not number trades."""
+"""Where trades are compared without their ids: an older format of the exchange has none."""
+STREAMS = {
+    "binance_mix": ("binance", ""),
+    "binance_book": ("binance", "@depth"),
+    "binance_trades": ("binance", "@aggTrade"),
+    "binance_ticker": ("binance", "@bookTicker"),
+    "kraken_mix_crc": ("kraken", ""),
+    "coinbase_mix": ("coinbase", ""),
+    "upbit_mix": ("upbit", ""),
+}
+"""The cases: of which exchange, and of which of its streams; of all, if none is named."""
 
 
 class Replay:
@@ -79,10 +89,10 @@ class Replay:
             counts["touches" if kind is self.changes else _COUNTED.get(kind, "others")] += count
         return dict(counts)
 
-    def connection(self, *, keep_levels: bool) -> Connection:
+    def connection(self) -> Connection:
         """A connection for everything, which it has asked for already."""
         dialect = self._exchange.dialect(self.symbols)
-        connection = Connection(dialect, self._wanted(), lambda: 0.5, keep_levels=keep_levels)
+        connection = Connection(dialect, self._wanted(), lambda: 0.5)
         connection.start()
         connection.opened(0)
         connection.take_commands()
@@ -132,118 +142,40 @@ class Replay:
 
 
 class Case:
-    """One thing to time: which frames, and what a listener does with the events."""
+    """One thing to time: which frames, how many at once, and what a listener does with events."""
 
-    exchange, stream = "binance", ""
-    """Of which exchange, and of which of its streams; of all, if none is named."""
-    keep_levels, frames_at_once, events_at_once = True, FRAMES_AT_ONCE, FRAMES_AT_ONCE
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "binance_mix", how: str = "batch_text") -> None:
+        self.exchange, self.stream = STREAMS[name]
+        size, _, self._form = how.partition("_")
+        self.frames_at_once = self.events_at_once = FRAMES_AT_ONCE if size == "batch" else 1
         self.seen: Counter[type[Event]] = Counter()
 
     def listen(self, events: Sequence[Event], _connection: Connection) -> None:
-        """Look at every event once."""
-        self.seen.update(map(type, events))
-
-
-class Kraken(Case):
-    """Every book update's checksum is compared, as it always is."""
-
-    exchange = "kraken"
-
-
-class Coinbase(Case):
-    exchange = "coinbase"
-
-
-class Upbit(Case):
-    exchange = "upbit"
-
-
-class OneByOne(Case):
-    """Every frame is read by itself."""
-
-    frames_at_once = 1
-
-
-class Trades(Case):
-    stream = "@aggTrade"
-
-
-class Tickers(Case):
-    stream = "@bookTicker"
-
-
-class Books(Case):
-    stream = "@depth"
-
-
-class Touches(Case):
-    """Reads both best levels, as decimals, after every delta."""
-
-    stream, frames_at_once, events_at_once = "@depth", 1, 1
-
-    def listen(self, events: Sequence[Event], connection: Connection) -> None:
-        for event in events:
-            self.seen[type(event)] += 1
-            if type(event) is BookDelta:
-                book = connection.books[event.symbol].levels
-                assert book is not None
-                _bid, _ask = book.best_bid, book.best_ask
-
-
-class Decimals(Case):
-    """Reads every number of every event as a decimal."""
-
-    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
+        """Look at every event once; or at each of its numbers, as a decimal."""
+        if self._form == "text":
+            self.seen.update(map(type, events))
+            return
         for event in events:
             self.seen[type(event)] += 1
             match event:
-                case BookDelta():
+                case BookDelta() | BookSnapshot():
                     _ = event.bids, event.asks
-                case AggTrade():
+                case AggTrade() | Trade():
                     _ = event.price, event.quantity
                 case Ticker():
                     _ = event.bid, event.ask
 
 
-class RecordOnly(Case):
-    """Keeps no levels and writes every event as the log does."""
-
-    keep_levels = False
-
-    def listen(self, events: Sequence[Event], _connection: Connection) -> None:
-        for event in events:
-            self.seen[type(event)] += 1
-            encode(event)
-
-
-CASES: dict[str, type[Case]] = {
-    "binance_mix": Case,
-    "binance_book": Books,
-    "binance_book_materialised": Touches,
-    "binance_trades": Trades,
-    "binance_ticker": Tickers,
-    "binance_mix_one_by_one": OneByOne,
-    "binance_mix_decimals": Decimals,
-    "binance_record_only": RecordOnly,
-    "kraken_mix_crc": Kraken,
-    "coinbase_mix": Coinbase,
-    "upbit_mix": Upbit,
-}
-
-
 def measure(replay: Replay, case: Case) -> dict[str, object]:
     """CPU time of one replay, what came out of it, and the books it ends with."""
-    frames, connection = replay.frames(case.stream), replay.connection(keep_levels=case.keep_levels)
+    frames, connection = replay.frames(case.stream), replay.connection()
     gc.collect()
     start_s = time.process_time()
     replay.run(frames, case, connection)
     cpu_s = time.process_time() - start_s
     assert not connection.malformed, connection.malformed
     books = Testimony()
-    if case.keep_levels:
-        tell_books(replay, connection, books)
+    tell_books(replay, connection, books)
     return {
         "us": 1e6 * cpu_s / len(frames),
         "messages": len(frames),
@@ -268,8 +200,8 @@ def _exact(level: LevelText) -> Level:
 class Witness(Case):
     """Tells every trade and every best price, read many at once."""
 
-    def __init__(self, replay: Replay, testimony: Testimony) -> None:
-        super().__init__()
+    def __init__(self, replay: Replay, testimony: Testimony, how: str = "batch_text") -> None:
+        super().__init__(how=how)
         self.names, self.testimony = replay.names, testimony
         self.exchange, self.changes = replay.exchange, replay.changes
 
@@ -289,8 +221,6 @@ class Witness(Case):
 class TouchWitness(Witness):
     """Tells the best levels after every delta."""
 
-    frames_at_once = events_at_once = 1
-
     def listen(self, events: Sequence[Event], connection: Connection) -> None:
         for event in events:
             if type(event) is self.changes:
@@ -305,8 +235,8 @@ class TouchWitness(Witness):
 def testify(replay: Replay) -> dict[str, object]:
     """Everything that was seen, number by number; not timed."""
     testimony, frames = Testimony(), replay.frames("")
-    connection = replay.connection(keep_levels=True)
-    replay.run(frames, TouchWitness(replay, testimony), replay.connection(keep_levels=True))
+    connection = replay.connection()
+    replay.run(frames, TouchWitness(replay, testimony, "one_text"), replay.connection())
     replay.run(frames, Witness(replay, testimony), connection)
     tell_books(replay, connection, testimony)
     return dict(testimony.seal())
@@ -320,7 +250,7 @@ def main() -> None:
         if question == "testify":
             result = testify(replays[name])
         else:
-            case = CASES[question]()
+            case = Case(name, question)
             result = measure(replays[case.exchange], case)
         print(msgspec.json.encode(result).decode(), flush=True)
 

@@ -1,10 +1,11 @@
-"""Our side of the jobs benchmark: documents of jobs, claimed and finished in batches, fenced.
+"""Our side of the jobs benchmark: jobs that do nothing, created, claimed and finished, fenced.
 
-Workers of one process claim what is due of a queue, each a batch at a time, and write each job back
-under its fence as due again in an hour, as a worker does. Each line it reads is
-``{"url": …, "jobs": …, "batch": …, "workers": …, "warm": …, "service": …}``. The clock starts once
-the store is filled and the first ``warm`` jobs are done. With ``service`` jobs are created and
-finished by ``JobService`` and ``Leases``, which also keep each job's events.
+By ``service``, jobs are created by ``JobService``, and workers of one process claim and finish them
+by ``Leases``, a batch at a time. By ``worker``, ``Worker`` runs them, as ``penstock work`` does: a
+task, a lease and a permit for each, and its kind is called. By ``store``, documents of jobs are
+claimed and written by the functions beneath, which keep no events. Each line it reads is ``{"url":
+…, "jobs": …, "batch": …, "workers": …, "warm": …, "how": …}``. The clock starts once the store is
+filled and the first ``warm`` jobs are done.
 """
 
 import asyncio
@@ -12,18 +13,24 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 
 from penstock.cli.memory import keep_for_good
+from penstock.clock import SystemClock
+from penstock.config import Jobs
 from penstock.ingest.registry import kinds
+from penstock.jobs.facts import JobDone
+from penstock.jobs.kinds import JobKind
 from penstock.jobs.leases import JobQueue, Leases
 from penstock.jobs.model import NewJob, Schedule
 from penstock.jobs.service import JobService
+from penstock.jobs.worker import Worker
 from penstock.storage.state import Claim, Document, StateStore, Write, open_store
 from penstock.storage.state.documents import Add, Condition, StoreNow
 from penstock.storage.state.schema import JOBS
+from penstock.telemetry import Fact
 
 HOUR_MS, YEAR_MS, LEASE_MS = 3_600_000, 31_536_000_000, 30_000
 PRIORITY = 50
@@ -93,6 +100,29 @@ def by_service(store: StateStore, batch: int) -> Step:
     return step
 
 
+async def by_worker(store: StateStore, asked: dict[str, Any], count: "Count") -> None:
+    """Have workers run everything that is due."""
+    kind, stop = kinds()["ohlcv_incremental"], asyncio.Event()
+
+    async def run(_kind: object, _job_run: object) -> bool:
+        return True
+
+    def note(fact: Fact) -> None:
+        if isinstance(fact, JobDone):
+            count.add(1)
+            if count.done == asked["jobs"]:
+                stop.set()
+
+    made = cast("JobKind[Any, Any]", type("Noop", (kind,), {"run": run})(None))
+    settings = Jobs(concurrency=asked["batch"], per_exchange=asked["batch"] * asked["workers"])
+    ours = {kind.name: made}
+    workers = [
+        Worker(f"worker-{number}", Leases(store, kinds()), ours, SystemClock(), settings, note)
+        for number in range(asked["workers"])
+    ]
+    await asyncio.gather(*(worker.run(stop) for worker in workers))
+
+
 async def fill(store: StateStore, jobs: int, job_service: bool) -> None:
     now_ms, numbers = await store.now_ms(), iter(range(jobs))
     service = JobService(store, kinds())
@@ -128,11 +158,13 @@ class Count:
 
     def __init__(self, warm: int) -> None:
         self.done, self.warm, self.began_s, self.before = 0, warm, 0.0, 0
+        self.last_s = 0.0
 
     def add(self, count: int) -> None:
         self.done += count
+        self.last_s = time.perf_counter()
         if not self.began_s and self.done >= self.warm:
-            self.began_s, self.before = time.perf_counter(), self.done
+            self.began_s, self.before = self.last_s, self.done
 
 
 async def work(step: Step, count: Count) -> None:
@@ -142,12 +174,15 @@ async def work(step: Step, count: Count) -> None:
 
 async def measure(asked: dict[str, Any]) -> dict[str, float]:
     store = await open_store(asked["url"])
-    await fill(store, asked["jobs"], asked["service"])
+    await fill(store, asked["jobs"], asked["how"] != "store")
     await settle(asked["url"])
-    step = (by_service if asked["service"] else by_store)(store, asked["batch"])
     count = Count(asked["warm"])
-    await asyncio.gather(*(work(step, count) for _ in range(asked["workers"])))
-    took_s = time.perf_counter() - count.began_s
+    if asked["how"] == "worker":
+        await by_worker(store, asked, count)
+    else:
+        step = (by_service if asked["how"] == "service" else by_store)(store, asked["batch"])
+        await asyncio.gather(*(work(step, count) for _ in range(asked["workers"])))
+    took_s = count.last_s - count.began_s
     left = await store.find(JOBS, [[Condition("wake_at", "<=", StoreNow())]], limit=1)
     for one in await store.find(JOBS, limit=asked["jobs"]):
         assert one["stats"]["runs"] == 1, "each was done once"

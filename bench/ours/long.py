@@ -74,7 +74,7 @@ def _batches(renews: Sequence[Renew], records: int, flush: int) -> Iterator[list
 def measure(folder: str, inputs: str, records: int, flush: int) -> dict[str, Any]:
     """Append so many records, so many at once; microseconds of CPU per record."""
     replay, kept = Replay("binance", Inputs(Path(inputs))), _Kept()
-    replay.run(replay.frames(""), kept, replay.connection(keep_levels=False))
+    replay.run(replay.frames(""), kept, replay.connection())
     renews = [_renewing(event) for event in kept.events]
     with closing(open_log(f"rocksdb:{folder}").writer("bench")) as log:
         whole_s, own_s, making_s = time.process_time(), time.thread_time(), 0.0

@@ -1,4 +1,4 @@
-"""Runs benchmarks: ``bench/run [NAME] [--json] [--list]``.
+"""Runs benchmarks: ``bench/run [NAME] [--case CASE [--side SIDE]] [--json] [--list]``.
 
 A benchmark is a module in this folder with a ``main`` that prints what it does and returns its
 figures. Beside them stands what they depend on: the machine, its load, and the versions.
@@ -9,6 +9,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -29,11 +30,14 @@ def describe_machine() -> dict[str, object]:
     }
 
 
-def run(name: str) -> Mapping[str, object]:
-    """Run one benchmark; its figures, with the machine as it was before."""
+def run(name: str, case: str | None = None, side: str | None = None) -> Mapping[str, object]:
+    """Run one benchmark, or one case of it; its figures, with the machine as it was before."""
     machine = describe_machine()
     print(f"== {name}: {json.dumps(machine)}", flush=True)
-    main: Main = import_module(f"bench.{name}").main
+    module = import_module(f"bench.{name}")
+    if case is not None and not hasattr(module, "run_case"):
+        raise SystemExit(f"{name} is measured as a whole: run it without --case.")
+    main: Main = module.main if case is None else partial(module.run_case, case, side)
     figures = main()
     for figure, value in figures.items():
         print(f"{figure:>28}  {value}", flush=True)
@@ -45,6 +49,8 @@ def read_arguments() -> argparse.Namespace:
         prog="bench/run", description="Run one benchmark, or all.", epilog="Example: bench/run sim"
     )
     parser.add_argument("name", nargs="?", choices=NAMES, help="which one; all, if none is named")
+    parser.add_argument("--case", help="one case of it alone, where it has cases")
+    parser.add_argument("--side", help="one side of that case alone: ours, or a peer's name")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--list", action="store_true", help="name them and stop")
     return parser.parse_args()
@@ -55,7 +61,8 @@ def main() -> None:
     if arguments.list:
         print("\n".join(NAMES))
         return
-    results = run(arguments.name) if arguments.name else {name: run(name) for name in NAMES}
+    one = arguments.name, arguments.case, arguments.side
+    results = run(*one) if arguments.name else {name: run(name) for name in NAMES}
     if arguments.json:
         print(json.dumps(results), flush=True)
 

@@ -72,16 +72,20 @@ def our_python() -> Path:
     return Path(sys.executable)
 
 
-def peer_python(name: str) -> Path:
-    """The Python of a peer's environment, built if it is not there or its list has changed."""
+def peer_python(name: str, minor: int | None = None) -> Path:
+    """The Python of a peer's environment, built if it is not there or its list has changed.
+
+    With the minor version of the Python 3 that a peer needs, where it is not ours.
+    """
     pinned = ROOT / "bench" / "environments" / f"{name}.txt"
     folder = ROOT / ".venvs" / f"bench-{name}"
     ready = folder / ".ready"
     if not ready.exists() or ready.read_text() != pinned.read_text():
         print(f"   building {folder.relative_to(ROOT)} from {pinned.relative_to(ROOT)}", flush=True)
+        base = sys.executable if minor is None else find_python(minor)
         build = subprocess.run(
             [ROOT / "scripts" / "make-venv", folder, pinned],
-            env={"PYTHON": sys.executable, **os.environ},
+            env={"PYTHON": str(base), **os.environ},
             stdout=sys.stderr,
             check=False,
         )
@@ -89,6 +93,20 @@ def peer_python(name: str) -> Path:
             raise SystemExit(_why_not_built(name))
         ready.write_text(pinned.read_text())
     return folder / "bin" / "python"
+
+
+def find_python(minor: int) -> Path | None:
+    """A Python 3 of this minor version on the path or among pyenv's, if there is one."""
+    name = f"python3.{minor}"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = shutil.which(name)
+    candidates = [Path(found)] if found else []
+    candidates += sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}"))
+    for each in candidates:
+        # One of pyenv's links may be there, and lead nowhere.
+        if subprocess.run([each, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return each
+    return None
 
 
 def _why_not_built(name: str) -> str:

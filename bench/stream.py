@@ -1,166 +1,131 @@
-"""From a socket to the bus: CPU time of every message, next to cryptofeed, and how late they are.
+"""From an exchange to a subscriber, in the processes that users run, next to cryptofeed.
 
-All sides read the same WebSocket frames from this process. Ours decodes, checks continuity, keeps
-the books, writes every event to RocksDB (it survives ``kill -9``) and then publishes it under its
-number, as exact decimals. cryptofeed decodes, keeps the books, and publishes floats by its ZMQ
-backend; or hands events to callbacks that do nothing, which is as little as it can do. Both publish
-to one socket of a process that takes everything; a broker would stand there in earnest, and costs
-neither side anything. What arrives is counted: of ours nothing may be lost.
+Ours is ``penstock collect`` with all it does (it decodes, checks continuity, keeps the books,
+writes every event to RocksDB so that it survives ``kill -9``, keeps status and ledger, publishes
+under its number, as exact decimals) and ``penstock bus``, the broker between it and the subscriber.
+The peer is cryptofeed's feed handler with its ZMQ backend: it decodes, keeps the books, and
+publishes floats; it stores nothing and needs no broker. Newest version and 2.4.1, which is the last
+one for our Python. What each process spends is told apart; a ratio is the peer's CPU time per
+message over that of our two processes together, the median over the rounds. What arrives is
+counted by the subscriber: of ours nothing may be lost.
 
-At a pace, the time counts from the moment the sender hands a frame to the kernel until the far end
-has the trade in it. Trades on their way while the host took the processor away are counted apart
-(``bench/_steal.py``), and a pace is tried again until enough others were seen. The physical limit
-is what the same libraries can do at best: take each frame off the socket, write it as it is,
-publish it as it is, and look at nothing.
+``real`` is at a pace, with few markets and with many: growth is what a message costs with many in
+terms of what it costs with few, books being loaded by then. ``flood`` is as fast as frames are
+taken. ``latency_ms`` counts from the moment the sender hands a frame to the kernel until the
+subscriber has the trade in it. Trades on their way while the host took the processor away are left
+out (``bench/_steal.py``), and a pace is tried again until enough others were seen. ``long`` is the
+log alone, over ten million records, with all the merging that RocksDB does
+(``bench/ours/long.py``).
+
+``bench/run stream --case NAME`` runs one case alone, and ``--side ours`` only our side of it.
 """
 
 import json
 import os
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bench._sides import Answer, Side, our_python, peer_python, pinned_versions, running
+from bench._real import WARM, Market, Spent, describe, peers
+from bench._sides import our_python, pinned_versions, running
 from bench._steal import Steal
-from bench.inputs.binance import MESSAGES, make_inputs
-from bench.inputs.sender import Sender
-from bench.inputs.stored import Inputs
+from bench.inputs import binance
 
-ROUNDS = 3
-PACES = (1_000, 10_000, 20_000, 30_000, 40_000, 50_000)
-"""Messages a second; of those above 10,000 the highest that is sustained is told."""
-PACED_S = 6.0
-ENOUGH, TRIES = 500, 6
-"""Undisturbed trades that are enough, and in how many runs at most they are looked for."""
-WARM_SHARE = 0.25
-"""Of a paced run, what comes first is not counted: books are loaded then."""
-LATE_MS = 100.0
-"""A pace is sustained if all but a hundredth of the trades arrive within this."""
 FEW, MANY = 8, 400
-"""Markets, to see what many of them cost."""
-GROWTH_PACE, GROWTH_MESSAGES = 10_000, 120_000
+"""Markets."""
+LONG_RECORDS = int(os.environ.get("BENCH_LONG_RECORDS", "10000000"))
+LONG_FLUSH = 100
+"""Records in one write: at 10,000 a second a collector writes about every 10 ms."""
+LATENCY_RATES = (1_000, 10_000, 20_000)
+LATENCY_S = 6.0
+ENOUGH, TRIES = 500, 4
+"""Undisturbed trades that are enough, and in how many runs at most they are looked for."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: how many markets, how many messages, how many a second, how often."""
+
+    markets: int
+    messages: int
+    rate: int | None
+    rounds: int
+
+
+CASES = {
+    "real-10k-8": Case(FEW, 80_000, 10_000, 3),
+    "real-10k-400": Case(MANY, 80_000, 10_000, 3),
+    "real-2k-8": Case(FEW, 16_000, 2_000, 1),
+    "real-2k-400": Case(MANY, 16_000, 2_000, 1),
+    "flood-8": Case(FEW, 100_000, None, 3),
+    "flood-400": Case(MANY, 100_000, None, 1),
+}
+Runs = Mapping[str, Sequence[Spent]]
+"""The rounds of a case, by side."""
 
 
 class Bench:
-    """The sender, the far end and the sides, all running."""
+    """Both exchanges, with few and with many markets; each is started when it is needed."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self.sender = Sender([])
-        self._file = str(folder / "sink")
-        url = f"ws://127.0.0.1:{self.sender.port}/stream"
-        start, ours, theirs = stack.enter_context, our_python(), peer_python("cryptofeed")
-        self._sink = start(running("sink", ours, "bench.inputs.sink", self._file))
-        self._port = self._sink.receive()["port"]
-        self.ours = start(running("ours", ours, "bench.ours.stream", url))
-        self.peer = start(running("cryptofeed", theirs, "bench.peers.cryptofeed_stream", url))
+        self._stack, self.folder, self._markets = stack, folder, dict[int, Market]()
 
-    def run(self, side: Side, inputs: Inputs, how: str, messages: int = MESSAGES) -> Answer:
-        """One run, with what the far end took of it."""
-        self.sender.load(inputs.frames()[:messages])
-        published = how != "callbacks"
-        # Ours publishes the snapshots that books begin with, too.
-        expected = messages + (len(inputs.markets()) if how == "whole" else 0)
-        if published:
-            self._sink.send(str(expected))
+    def market(self, markets: int) -> Market:
+        if markets not in self._markets:
+            most = max(case.messages for case in CASES.values() if case.markets == markets)
+            made = binance.make_inputs(self.folder / str(markets), WARM + most, markets=markets)
+            self._markets[markets] = Market(self._stack, made)
+        return self._markets[markets]
+
+    def run(self, name: str, sides: Sequence[str]) -> Runs:
+        """A case: all sides in turn, another one first in each round."""
+        case, market = CASES[name], self.market(CASES[name].markets)
+        found: dict[str, list[Spent]] = {side: [] for side in sides}
+        for turn in range(case.rounds):
+            first = turn % len(sides)
+            for side in (*sides[first:], *sides[:first]):
+                found[side].append(market.run(side, case.messages, case.rate))
+            told = {side: describe(each[-1]) for side, each in found.items()}
+            print(f"   {name}: {json.dumps(told)}, load {os.getloadavg()[0]:.1f}", flush=True)
+        return found
+
+    def latency(self, side: str, rate: int) -> dict[str, object]:
+        """Milliseconds from the sender to the subscriber, at a pace."""
+        market = self.market(FEW)
+        left_alone: list[int] = []
+        everything: list[int] = []
+        late_ms = 0.0
+        for _ in range(TRIES):
+            steal = Steal()
+            spent = market.run(side, round(min(80_000, rate * LATENCY_S)), rate, tell_trades=True)
+            steal.stop()
+            late_ms = max(late_ms, spent.late_ms)
+            everything += (there - sent for sent, there in spent.trips)
+            left_alone += (
+                there - sent for sent, there in spent.trips if not steal.between(sent, there)
+            )
+            if len(left_alone) >= ENOUGH:
+                break
+        disturbed = {**_shares(everything), "trades": len(everything)}
+        found = {**_shares(left_alone), "trades": len(left_alone), "sender_late_ms": round(late_ms)}
+        print(f"   latency of {side} at {rate}/s: {found}", flush=True)
+        return {**found, "with_disturbed": disturbed}
+
+    def long(self) -> dict[str, float]:
+        """The log alone; see ``bench/ours/long.py``."""
+        inputs = binance.make_inputs(self.folder / "long")
         with tempfile.TemporaryDirectory(prefix="penstock-bench-log-") as folder:
-            question = {
-                "inputs": str(inputs.folder),
-                "folder": folder,
-                "messages": messages,
-                "port": self._port if published else 0,
-                "file": self._file,
-                "how": how,
-            }
-            answer = side.ask(json.dumps(question))
-        if published:
-            answer |= self._sink.receive()
-            if side is self.ours and answer["records"] < expected:
-                raise SystemExit(f"{side.name} ({how}): {answer['records']} of {expected} arrived")
-        return answer
-
-
-def compare(bench: Bench, inputs: Inputs) -> dict[str, list[float]]:
-    """CPU seconds of everybody, in turn."""
-    sides = {
-        "ours": (bench.ours, "whole"),
-        "physical": (bench.ours, "physical"),
-        "zmq": (bench.peer, "zmq"),
-        "callbacks": (bench.peer, "callbacks"),
-    }
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(ROUNDS):
-        names = list(sides)
-        for name in names[turn:] + names[:turn]:
-            side, how = sides[name]
-            answer = bench.run(side, inputs, how)
-            spent[name].append(answer["cpu_s"])
-            if name == "zmq" and answer["records"] < MESSAGES:
-                print(f"   of the peer's messages {answer['records']} of {MESSAGES} arrived")
-        seconds = ", ".join(f"{name} {each[-1]:.2f} s" for name, each in spent.items())
-        print(
-            f"   round {turn + 1} of {ROUNDS}: {seconds}, load {os.getloadavg()[0]:.1f}", flush=True
-        )
-    return spent
-
-
-def measure_growth(bench: Bench, folder: Path) -> float:
-    """What a message costs with many markets, in terms of what it costs with few.
-
-    At a pace, and once all books have begun: to load them costs more with many, but is done once.
-    """
-    few = make_inputs(folder / "longer", GROWTH_MESSAGES, markets=FEW)
-    many = make_inputs(folder / "many", GROWTH_MESSAGES, markets=MANY)
-    ratios = []
-    bench.sender.frames_per_s = GROWTH_PACE
-    for _ in range(ROUNDS):
-        costs = [
-            bench.run(bench.ours, inputs, "whole", GROWTH_MESSAGES)["steady_cpu_s"]
-            for inputs in (few, many)
-        ]
-        print(f"   few {1e6 * costs[0]:.1f} µs, many {1e6 * costs[1]:.1f} µs", flush=True)
-        ratios.append(costs[1] / costs[0])
-    bench.sender.frames_per_s = None
-    return round(float(statistics.median(ratios)), 3)
-
-
-def measure_latency(bench: Bench, side: Side, inputs: Inputs, rate: int) -> dict[str, object]:
-    """Milliseconds from the sender to the far end, at a pace."""
-    left_alone: list[int] = []
-    everything: list[int] = []
-    late_ms = 0.0
-    for _ in range(TRIES):
-        steal = Steal()
-        trips = _trips(bench, side, inputs, rate)
-        steal.stop()
-        late_ms = max(late_ms, bench.sender.late_ms)
-        everything += (there - sent for sent, there in trips)
-        left_alone += (there - sent for sent, there in trips if not steal.between(sent, there))
-        if len(left_alone) >= ENOUGH:
-            break
-    return {
-        **_shares(left_alone),
-        "trades": len(left_alone),
-        "with_disturbed": {
-            **_shares(everything),
-            "trades": len(everything),
-            "sender_late_ms": round(late_ms, 1),
-        },
-    }
-
-
-def _trips(bench: Bench, side: Side, inputs: Inputs, rate: int) -> list[tuple[int, int]]:
-    """When each trade of one run was sent and when it was there, books being loaded by then."""
-    messages = min(MESSAGES, round(rate * PACED_S))
-    bench.sender.frames_per_s = rate
-    answer = bench.run(side, inputs, "whole" if side is bench.ours else "zmq", messages)
-    bench.sender.frames_per_s = None
-    sent_ns = {_trade_of(frame): at for frame, at in bench.sender.sent() if b"aggTrade" in frame}
-    # What the peer's earlier runs left on the way is none of this one's.
-    found = [(sent_ns.get((name, number)), at_ns) for name, number, at_ns in answer["trades"]]
-    trips = [(sent, at_ns) for sent, at_ns in found if sent is not None]
-    return trips[round(WARM_SHARE * len(trips)) :]
+            asked = {"folder": folder, "inputs": str(inputs.folder), "records": LONG_RECORDS}
+            with running("long", our_python(), "bench.ours.long") as side:
+                told = side.ask(json.dumps({**asked, "flush": LONG_FLUSH}))
+        if told["records"] < LONG_RECORDS:
+            raise SystemExit(f"of {LONG_RECORDS} records {told['records']} are in the log")
+        print(f"   long: {told}, load {os.getloadavg()[0]:.1f}", flush=True)
+        return {name: round(value, 2) for name, value in told.items()}
 
 
 def _shares(waits_ns: list[int]) -> dict[str, float | None]:
@@ -171,54 +136,93 @@ def _shares(waits_ns: list[int]) -> dict[str, float | None]:
     }
 
 
-def _trade_of(frame: bytes) -> tuple[str, int]:
-    data = json.loads(frame)["data"]
-    return data["s"], data["a"]
+def _median(runs: Sequence[Spent], of: Callable[[Spent], float]) -> float:
+    return round(statistics.median(map(of, runs)), 2)
 
 
-def measure_latencies(bench: Bench, inputs: Inputs) -> tuple[dict[str, object], int]:
-    """At every pace that is sustained, and the highest of them."""
-    found: dict[str, object] = {}
-    sustained = 0
-    for rate in PACES:
-        latency = measure_latency(bench, bench.ours, inputs, rate)
-        print(f"   at {rate}/s: {latency}, load {os.getloadavg()[0]:.1f}", flush=True)
-        p99 = latency["p99"]
-        if rate > PACES[1] and not (isinstance(p99, float) and p99 <= LATE_MS):
-            break
-        sustained = rate
-        found[str(rate)] = latency
-    return found, sustained
+def _ratio(some: Sequence[Spent], others: Sequence[Spent]) -> float:
+    """What the first ones cost in terms of the others, round by round."""
+    pairs = zip(some, others, strict=True)
+    return round(statistics.median(one.total_us / other.total_us for one, other in pairs), 2)
+
+
+def _costs(runs: Runs) -> dict[str, float]:
+    """Microseconds of CPU per message, by process."""
+    return {
+        process: _median(rounds, lambda spent, process=process: spent.us[process])  # type: ignore[misc]
+        for rounds in runs.values()
+        for process in rounds[0].us
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {name: pinned_versions(name, ("cryptofeed",))["cryptofeed"] for name in peers()}
+
+
+def _real(found: Mapping[str, Runs], newest: str, older: str) -> dict[str, object]:
+    few, many = found["real-10k-8"], found["real-10k-400"]
+    costs = _costs(few)
+    return {
+        "vs_cryptofeed_zmq_10k": _ratio(few[newest], few["ours"]),
+        "vs_cryptofeed_zmq_2k": _ratio(found["real-2k-8"][newest], found["real-2k-8"]["ours"]),
+        "vs_cryptofeed_zmq_10k_400": _ratio(many[newest], many["ours"]),
+        "vs_cryptofeed_2_zmq_10k": _ratio(few[older], few["ours"]),
+        "collect_us_10k": costs["collect"],
+        "bus_us_10k": costs["bus"],
+        "growth_400": _ratio(many["ours"], few["ours"]),
+        "growth_400_collect": round(_costs(many)["collect"] / costs["collect"], 2),
+        "growth_400_peer": _ratio(many[newest], few[newest]),
+        "growth_400_peer_2": _ratio(many[older], few[older]),
+    }
 
 
 def main() -> Mapping[str, object]:
-    """Make the inputs, start everybody, and measure."""
-    load = os.getloadavg()[0]
+    """Every case, one after the other."""
+    load, versions = os.getloadavg()[0], _versions()
+    newest, older = next(iter(versions)), "cryptofeed"
+    if newest == older:
+        print("   there is no Python 3.13, which cryptofeed 3 needs: only 2.4.1 is measured")
+    sides = ["ours", *versions]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
-        inputs = make_inputs(Path(folder, "few"))
         bench = Bench(stack, Path(folder))
-        spent = compare(bench, inputs)
-        growth = measure_growth(bench, Path(folder))
-        latency, sustained = measure_latencies(bench, inputs)
-        theirs = {str(rate): measure_latency(bench, bench.peer, inputs, rate) for rate in PACES[:2]}
-
-    def ratio(one: str, other: str) -> float:
-        pairs = zip(spent[one], spent[other], strict=True)
-        return round(statistics.median(first / second for first, second in pairs), 2)
-
+        found = {name: bench.run(name, sides) for name in CASES}
+        latency = {str(rate): bench.latency("ours", rate) for rate in LATENCY_RATES}
+        theirs = {str(rate): bench.latency(newest, rate) for rate in LATENCY_RATES[:1]}
+        long = bench.long()
+    flood = found["flood-8"]
     return {
-        "ratios": {
-            "vs_cryptofeed_zmq": ratio("zmq", "ours"),
-            "vs_cryptofeed_callbacks": ratio("callbacks", "ours"),
+        "real": {**_real(found, newest, older), "long_us_per_record": long["us"]},
+        "flood": {
+            "vs_cryptofeed_zmq": _ratio(flood[newest], flood["ours"]),
+            "vs_cryptofeed_2_zmq": _ratio(flood[older], flood["ours"]),
+            "messages_per_s": round(
+                statistics.median(s.messages / s.wall_s for s in flood["ours"])
+            ),
         },
         "latency_ms": latency,
-        "highest_sustained": sustained,
-        "share_of_physical_limit": ratio("physical", "ours"),
-        "cost_growth_400_symbols": growth,
-        "messages_per_cpu_s": {
-            name: round(MESSAGES / statistics.median(each)) for name, each in spent.items()
-        },
         "peer_latency_ms": theirs,
+        "long": long,
+        "us_per_message": {name: _costs(runs) for name, runs in found.items()},
         "load": [round(load, 2), round(os.getloadavg()[0], 2)],
-        "versions": pinned_versions("cryptofeed", ("cryptofeed", "pyzmq")),
+        "versions": versions,
     }
+
+
+def run_case(name: str, side: str | None) -> Mapping[str, object]:
+    """One case alone: its costs."""
+    sides = ["ours", *_versions()] if side is None else [side]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
+        bench = Bench(stack, Path(folder))
+        if name == "long":
+            return {"long": bench.long()}
+        if name.startswith("latency-"):
+            rate = int(name.partition("-")[2])
+            return {"latency_ms": {each: bench.latency(each, rate) for each in sides}}
+        if name not in CASES:
+            raise SystemExit(f"there is no case {name}: {', '.join(CASES)}, latency-RATE, long")
+        runs = bench.run(name, sides)
+    found: dict[str, Any] = {"us_per_message": _costs(runs)}
+    if "ours" in runs:
+        others = {each: _ratio(runs[each], runs["ours"]) for each in runs if each != "ours"}
+        found |= {"total_us": _median(runs["ours"], lambda spent: spent.total_us), "ratios": others}
+    return found

@@ -34,7 +34,7 @@ class Sender:
     def load(self, frames: Sequence[bytes]) -> None:
         """Send these from now on."""
         self._plain = list(frames)
-        self._frames = [_framed(frame) for frame in frames]
+        self._frames = [framed(frame) for frame in frames]
         self.most = len(frames)
         """How many frames a client gets."""
         self._sent: list[tuple[int, int]] = []
@@ -54,7 +54,7 @@ class Sender:
 
     def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        head = _read_until(client, b"\r\n\r\n").decode()
+        head = read_until(client, b"\r\n\r\n").decode()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
         key = next(value for name, value in fields.items() if name.lower() == "sec-websocket-key")
         accept = base64.b64encode(hashlib.sha1((key + _MAGIC).encode()).digest()).decode()
@@ -78,10 +78,10 @@ class Sender:
         """Say yes to every subscription, until the client closes."""
         with suppress(ConnectionError, OSError):
             while True:
-                said = _read_frame(client)
+                said = read_frame(client)
                 if said.startswith(b"{"):  # else it is a goodbye
                     answer = {"result": None, "id": json.loads(said)["id"]}
-                    self._send(client, _framed(json.dumps(answer).encode()))
+                    self._send(client, framed(json.dumps(answer).encode()))
                     asked.set()
         asked.set()
 
@@ -103,7 +103,7 @@ class Sender:
             time.sleep(_TICK_S)
 
 
-def _framed(payload: bytes) -> bytes:
+def framed(payload: bytes) -> bytes:
     """A whole text message from a server: one frame, not masked."""
     size = len(payload)
     if size < 126:
@@ -113,14 +113,14 @@ def _framed(payload: bytes) -> bytes:
     return bytes([0x81, 127]) + size.to_bytes(8, "big") + payload
 
 
-def _read_until(client: socket.socket, end: bytes) -> bytes:
+def read_until(client: socket.socket, end: bytes) -> bytes:
     data = b""
     while not data.endswith(end):
         data += _read(client, 1)
     return data
 
 
-def _read_frame(client: socket.socket) -> bytes:
+def read_frame(client: socket.socket) -> bytes:
     """A client's message: one frame, masked."""
     _, second = _read(client, 2)
     size = second & 0x7F

@@ -1,78 +1,62 @@
-"""cryptofeed's side of the stream benchmark, in its own environment: from a socket to the bus.
+"""cryptofeed's side of the stream benchmark, in its own environment: from sockets to ZMQ.
 
-Its feed, connection handler and ZMQ backends as they come, numbers as floats (their default), in
-one process on uvloop (as its FeedHandler does); or, without a bus, callbacks that look at every
-event once. Snapshots are handed in where it would ask over HTTP, and its connection, which refuses
-addresses without TLS, is given ours afterwards. Each line it reads is a question in JSON.
+Its feed handler with its Binance feed and ZMQ backends as they come, numbers as floats (their
+default), on uvloop as it does by itself; it runs until it is ended. Two things are not as they
+come. Snapshots are handed in where it would ask over HTTP, and its connections, which refuse
+addresses without TLS, are given ours afterwards. And version 3, which drops what its queues cannot
+hold, is told to wait instead, so that it publishes everything as version 2 does.
 """
 
 import asyncio
-import gc
-import json
+import logging
 import sys
-import time
+from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import uvloop
 from bench.inputs.stored import Inputs
-from bench.peers.cryptofeed_store import Watch, connect, make_feed
+from cryptofeed import FeedHandler
 from cryptofeed.backends.zmq import BookZMQ, TickerZMQ, TradeZMQ
-from cryptofeed.defines import L2_BOOK, TICKER, TRADES
+from cryptofeed.defines import BINANCE, L2_BOOK, TICKER, TRADES
+from cryptofeed.exchanges import Binance
+from cryptofeed.symbols import Symbols
 
-PATIENCE_S = 180
-WARM_S = 0.3
-"""What a backend's socket is given to connect: what is sent before is lost."""
-
-
-async def look(_event, _at):
-    """A callback that does nothing."""
+BACKENDS = {L2_BOOK: BookZMQ, TRADES: TradeZMQ, TICKER: TickerZMQ}
 
 
-async def open_backends(port, loop):
-    """Its three backends on one endpoint, connected; or callbacks alone."""
-    if not port:
-        return {L2_BOOK: look, TRADES: look, TICKER: look}, []
-    backends = {
-        L2_BOOK: BookZMQ(port=port),
-        TRADES: TradeZMQ(port=port),
-        TICKER: TickerZMQ(port=port),
-    }
-    for backend in backends.values():
-        backend.start(loop)
-    await asyncio.sleep(WARM_S)
-    return backends, list(backends.values())
+def make_feed(inputs, address, port):
+    """Its Binance feed, connected to the stand-in's streams and to the subscriber."""
+    snapshots = inputs.snapshots()
+    natives = {market.name: market.native for market in inputs.markets()}
+    Symbols.set(BINANCE, natives, {})
+    whole = {} if version("cryptofeed").startswith("2.") else {"overflow": "block"}
+    callbacks = {channel: make(port=port, **whole) for channel, make in BACKENDS.items()}
+    feed = Binance(symbols=list(natives), channels=list(callbacks), callbacks=callbacks)
+
+    async def read(address, **_):
+        return snapshots[address.partition("symbol=")[2].partition("&")[0]]
+
+    def connect(connect=feed.connect):
+        made = connect()
+        for connection, *_ in made:
+            parts = urlsplit(connection.address)
+            connection.address = f"{address}{parts.path}?{parts.query}"
+        return made
+
+    feed.http_conn.read, feed.connect = read, connect
+    return feed
 
 
-async def stream(inputs, url, messages, port):
-    loop, watch = asyncio.get_running_loop(), Watch(messages)
-    callbacks, backends = await open_backends(port, loop)
-    feed = make_feed(inputs, callbacks)
-    gc.collect()
-    cpu_s = time.process_time()
-    connection, handler = connect(feed, url, watch)
-    handler.start(loop)
-    async with asyncio.timeout(PATIENCE_S):
-        await watch.all_handled.wait()
-        for backend in backends:
-            await backend.queue.join()
-        wall_s = time.time() - watch.first_s
-        cpu_s = time.process_time() - cpu_s
-        handler.running = False
-        for backend in backends:
-            await backend.stop()
-            await backend.worker
-        await connection.close()
-    return {"wall_s": wall_s, "cpu_s": cpu_s}
-
-
-async def main():
-    url = sys.argv[1]
-    for line in sys.stdin:
-        asked = json.loads(line)
-        inputs = Inputs(Path(asked["inputs"]))
-        result = await stream(inputs, url, asked["messages"], asked["port"])
-        print(json.dumps(result), flush=True)
+def main():
+    logging.basicConfig(level=logging.WARNING)
+    folder, address, port = sys.argv[1:]
+    handler = FeedHandler(config={"log": {"disabled": True}, "uvloop": True})
+    handler.add_feed(make_feed(Inputs(Path(folder)), address, int(port)))
+    # Version 2 wants to find a loop, which uvloop makes no more by itself.
+    asyncio.set_event_loop(uvloop.new_event_loop())
+    handler.run()
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    main()

@@ -446,6 +446,18 @@ async def test_junk_on_the_bus_is_counted_and_harms_nobody(town: Town) -> None:
         context.destroy(0)
 
 
+async def test_a_damaged_frame_in_a_batch_harms_no_other_of_the_batch(town: Town) -> None:
+    async with town.bus() as broker, town.publisher() as publisher:
+        await heard(publisher)
+        async with town.subscriber(TOPIC) as subscriber:
+            await joined(subscriber)
+            one, two = publisher._frames(messages(1, 2))
+            publisher._send([one, b"junk", two])
+            assert numbers(await take(subscriber, 2)) == [1, 2]
+
+    assert (broker.counts.forwarded, broker.counts.malformed) == (2, 1)
+
+
 async def test_the_bus_tells_which_streams_there_are(town: Town) -> None:
     async with town.bus() as broker, town.publisher(numbers={OTHER: 4}) as publisher:
         await heard(publisher)

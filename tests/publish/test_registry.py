@@ -1,5 +1,12 @@
 """The registry: the last record of every stream, which streams there are, and no more than that."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import NotOurRecord
+from penstock.market.codec import FORMATS
+from penstock.publish import registry as module
 from penstock.publish.frames import (
     Announcement,
     Frame,
@@ -18,7 +25,7 @@ ROOM = 1 << 20
 def passed(registry: Registry, topic: str, number: int, size: int = 10) -> bytes:
     frame = Frame(topic, "a", number, FrameKind.JSON, b"x" * size)
     data = write_frame(frame)
-    registry.passed(frame, data)
+    assert registry.passed([data]) == [data]
     return data
 
 
@@ -43,6 +50,63 @@ def test_the_last_record_of_each_stream_is_kept() -> None:
     assert [(f.topic, f.number) for f in known(registry, "sim.")[0]] == [(TOPIC, 3), (OTHER, 9)]
     assert [f.number for f in known(registry, OTHER)[0]] == [9]
     assert known(registry, "toy.") == [[]]
+
+
+NAMES = st.sampled_from(["sim.trades.x", "sim.trades.xy", "_sim", "x", "é"])
+SENT = st.builds(
+    write_frame,
+    st.builds(
+        Frame,
+        NAMES,
+        NAMES,
+        st.integers(0, (1 << 63) - 1),
+        st.sampled_from(FrameKind),
+        st.binary(max_size=3),
+        st.sampled_from(FORMATS),
+    ),
+)
+DAMAGED = st.builds(
+    lambda data, place, byte: data[:place] + byte + data[place + 1 :],
+    SENT,
+    st.integers(0, 30),
+    st.binary(max_size=1),
+)
+
+
+def is_record(data: bytes) -> bool:
+    try:
+        frame = read_frame(data)
+    except NotOurRecord:
+        return False
+    return frame.kind in (FrameKind.JSON, FrameKind.MSGPACK) and not frame.topic.startswith("_")
+
+
+@given(st.lists(st.one_of(SENT, DAMAGED, st.binary(max_size=20)), max_size=20))
+def test_only_records_pass_whatever_came_before_them(frames: list[bytes]) -> None:
+    registry = Registry(ROOM)
+
+    assert registry.passed(frames) == [data for data in frames if is_record(data)]
+    assert registry.passed(frames) == [data for data in frames if is_record(data)]
+
+
+@given(st.lists(SENT, max_size=20))
+def test_a_stream_is_one_whatever_the_kind_of_its_records(frames: list[bytes]) -> None:
+    registry = Registry(ROOM)
+    records = [read_frame(data) for data in registry.passed(frames)]
+
+    last = {(frame.topic, frame.slot): frame for frame in records}
+    (told,) = known(registry, "")
+    assert {(frame.topic, frame.slot): frame for frame in told} == last
+
+
+def test_streams_that_were_checked_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_CHECKED", 10)
+    registry = Registry(ROOM)
+    for index in range(25):
+        passed(registry, f"sim.trades.{index}", 1)
+        assert len(registry._checked) <= 10
+
+    assert len(registry._last) == 25
 
 
 def test_what_was_not_heard_of_for_longest_makes_room() -> None:

@@ -6,7 +6,7 @@ it detects them by their numbers.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from penstock.publish.frames import (
     read_announcement,
     read_frame,
     unpack_frames,
+    wanted_bytes,
     write_frame,
 )
 from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
-from penstock.publish.readiness import Socket, drain, readable
+from penstock.publish.readiness import Socket, SocketRounds, drain, has_message
 from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.socket_files import socket_file
 from penstock.publish.subscriptions import ClientSubscriptions
@@ -46,6 +47,8 @@ _ANSWERS_AT_ONCE = 4
 _REPORT_S = 1.0
 _REMEMBERED_BYTES = 16 * 1024 * 1024
 _SLOT = "_bus"
+_BATCH_BEGINS = wanted_bytes(BATCH)
+_ANNOUNCE_BEGINS = wanted_bytes(ANNOUNCE)
 
 
 class Broker:
@@ -68,7 +71,7 @@ class Broker:
                 self._guard = AccessGuard(context, endpoints.key_folders, clock)
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
-            self._outbox = Outbox(self._subscribers)
+            self._outbox = Outbox(self._subscribers, self.counts)
             most = endpoints.settings.connections
             self._arrivals = ConnectionLimiter(context, self._publishers, most)
             self._audience = ConnectionLimiter(context, self._subscribers, most)
@@ -97,22 +100,23 @@ class Broker:
 
     async def forward(self) -> None:
         """Forward for ever."""
-        sockets = [
-            self._publishers,
-            self._subscribers,
-            self._arrivals.socket,
-            self._audience.socket,
-        ]
+        handlers = {
+            self._publishers: self._forward_batch,
+            self._arrivals.socket: self._count_arrivals,
+            self._audience.socket: self._count_audience,
+            self._subscribers: self._serve_subscribers,
+        }
         if self._guard is not None:
-            sockets.append(self._guard.socket)
-        while True:
-            # Each socket is served in turn, so that a peer that sends without pause delays no
-            # other. Sockets that were just written to must be read again before waiting for them.
-            busy = [self._admit(), self._forward_batch(), self._serve_subscribers(), self._answer()]
-            if any(busy):
-                await self._clock.sleep(0)
-            else:
-                await readable(*sockets)
+            handlers[self._guard.socket] = self._authenticate
+        rounds = SocketRounds(handlers, lambda: self._after_round(rounds))
+        await rounds.run()
+
+    def _after_round(self, rounds: SocketRounds) -> bool:
+        if self._outbox.has_sent:
+            self._outbox.has_sent = False
+            if has_message(self._subscribers):
+                rounds.mark(self._subscribers)
+        return self._answer()
 
     def report(self) -> None:
         """Report messages dropped and connections refused since the last call, if any."""
@@ -130,47 +134,58 @@ class Broker:
         self._open.close()
 
     def _forward_batch(self) -> bool:
+        """Forward a part of what publishers have sent; return whether there may be more."""
         taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
-                frame = read_frame(data)
-                if frame.topic == ANNOUNCE:
-                    self._take_announcement(frame)
-                elif frame.topic == BATCH:
-                    for each in unpack_frames(frame.payload):
-                        self._take_record(read_frame(each), each)
+                if data.startswith(_BATCH_BEGINS):
+                    self._forward_records(unpack_frames(read_frame(data).payload))
+                elif data.startswith(_ANNOUNCE_BEGINS):
+                    announcement = read_announcement(read_frame(data).payload)
+                    self._outbox.send(self._registry.announced(announcement, self._clock.now_ms()))
                 else:
-                    self._take_record(frame, data)
+                    self._forward_records([data])
             except NotOurRecord:
                 self.counts.malformed += 1
-        return bool(taken)
+        return len(taken) == _AT_ONCE or sum(map(len, taken)) >= _BYTES_AT_ONCE
 
-    def _take_record(self, frame: Frame, data: bytes) -> None:
-        if frame.topic.startswith("_") or frame.kind not in (FrameKind.JSON, FrameKind.MSGPACK):
-            raise NotOurRecord("a frame that is not for a publisher to send")
-        self._outbox.send(data)
-        self._registry.passed(frame, data)
-        self.counts.forwarded += 1
+    def _forward_records(self, frames: Sequence[bytes]) -> None:
+        records = self._registry.passed(frames)
+        self._outbox.send(records)
+        self.counts.forwarded += len(records)
+        self.counts.malformed += len(frames) - len(records)
 
-    def _take_announcement(self, frame: Frame) -> None:
-        announcement = read_announcement(frame.payload)
-        for head in self._registry.announced(announcement, self._clock.now_ms()):
-            self._outbox.send(head)
+    def _count_arrivals(self) -> bool:
+        _, more = self._arrivals.process_events(_AT_ONCE)
+        self._count_closed()
+        return more
+
+    def _count_audience(self) -> bool:
+        opened, more = self._audience.process_events(_AT_ONCE)
+        for connection in opened:
+            self._subscriptions.opened(connection)
+        self._count_closed()
+        return more
+
+    def _count_closed(self) -> None:
+        """Count the connections that were closed because there were too many."""
+        closed = self._arrivals.refused + self._audience.refused
+        if closed > self._closed:
+            self._why_cut = f"more than {self.endpoints.settings.connections} connections"
+            self.counts.cut += closed - self._closed
+            self._closed = closed
 
     def _serve_subscribers(self) -> bool:
-        """Process new connections, subscriptions, and messages from subscribers."""
-        busy = bool(self._arrivals.process_events(_AT_ONCE))
-        for connection in self._audience.process_events(_AT_ONCE):
-            self._subscriptions.opened(connection)
-            busy = True
+        """Process subscriptions, and messages from subscribers; return if there may be more."""
+        if self._count_audience():  # first: a subscription belongs to the latest connection
+            return True
         try:
             for _ in range(_AT_ONCE):
                 frame = self._subscribers.recv(zmq.NOBLOCK, copy=False)
                 self._take_message(frame, frame.bytes)
-                busy = True
         except zmq.Again:
-            pass
-        return busy
+            return False
+        return True
 
     def _take_message(self, frame: zmq.Frame, data: bytes) -> None:
         if data[:1] == b"\x01":
@@ -221,18 +236,10 @@ class Broker:
             return [write_frame(Frame(topic, _SLOT, 0, FrameKind.FACTS, payload))]
         return []
 
-    def _admit(self) -> bool:
-        """Authenticate connections, and count those that are refused or closed."""
-        counts, closed = self.counts, self._arrivals.refused + self._audience.refused
-        if closed > self._closed:
-            self._why_cut = f"more than {self.endpoints.settings.connections} connections"
-            counts.cut += closed - self._closed
-            self._closed = closed
-        counts.overflows = self._outbox.overflows
-        if self._guard is None:
-            return False
+    def _authenticate(self) -> bool:
+        assert self._guard is not None
         answered = self._guard.answer()
-        counts.refused = self._guard.refused
+        self.counts.refused = self._guard.refused
         return answered
 
 

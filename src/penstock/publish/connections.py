@@ -34,8 +34,11 @@ class ConnectionLimiter:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(address)
 
-    def process_events(self, most: int) -> list[int]:
-        """Process at most ``most`` monitor events; return the new connections."""
+    def process_events(self, most: int) -> tuple[list[int], bool]:
+        """Process at most ``most`` monitor events; return the new connections.
+
+        And whether there may be more events.
+        """
         came: list[int] = []
         try:
             for _ in range(most):
@@ -50,8 +53,8 @@ class ConnectionLimiter:
                     self.refused += 1
                     cut(connection)
         except zmq.Again:
-            pass
-        return came
+            return came, False
+        return came, True
 
 
 def cut(connection: int) -> None:

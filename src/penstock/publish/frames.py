@@ -12,6 +12,7 @@ than ``NotOurRecord``.
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct as Layout
 from typing import Annotated, NamedTuple
 
@@ -34,6 +35,8 @@ MISSED = b"\x02"
 """First byte of a subscriber's report to the broker: how many messages it missed, in 8 bytes."""
 _NAME_BYTES = 255
 _MOST = (1 << 63) - 1
+_MOST_FIRST = _MOST >> 56
+"""The most that the first byte of a number can be."""
 _number = Layout(">Q")
 _head = Layout(">QQ")
 
@@ -115,6 +118,9 @@ def beginning(topic: str, slot: str, kind: FrameKind, version: int = VERSION) ->
     return topic_bytes + b"\0" + bytes([version, kind, len(slot_bytes)]) + slot_bytes
 
 
+# The same topics are announced every second.
+_head_beginning = lru_cache(10_000)(beginning)
+
 number_bytes = _number.pack
 """Encodes the number, which is placed between beginning and payload."""
 
@@ -154,6 +160,37 @@ def read_frame(data: bytes) -> Frame:
 
 def write_head(head: Head) -> bytes:
     return _head.pack(head.run, head.log)
+
+
+def head_frame(topic: str, slot: str, last: int, payload: bytes) -> bytes:
+    """Encode a frame of kind HEAD, with an encoded ``Head`` as payload."""
+    return _head_beginning(topic, slot, FrameKind.HEAD) + _number.pack(last) + payload
+
+
+def number_place(data: bytes) -> int:
+    """Where the number of a frame begins; the bytes before it are the same in a whole stream.
+
+    Raises:
+        NotOurRecord: there is no number. What is before it was not checked.
+    """
+    end = data.find(b"\0", 1, _NAME_BYTES + 1)
+    try:
+        place = end + 4 + data[end + 3]
+        if data[place] <= _MOST_FIRST and len(data) >= place + _number.size:
+            return place
+    except IndexError:
+        pass
+    raise NotOurRecord("a frame without a number")
+
+
+def read_number(data: bytes) -> int:
+    """Return the number of a frame.
+
+    Raises:
+        NotOurRecord: there is no number. What is before it was not checked.
+    """
+    number: int = _number.unpack_from(data, number_place(data))[0]
+    return number
 
 
 def read_head(payload: bytes) -> Head:
@@ -210,7 +247,7 @@ def read_announcement(payload: bytes) -> Announcement:
     try:
         announcement = _announcement(payload)
         for topic in announcement.numbers:
-            beginning(topic, announcement.slot, FrameKind.HEAD)
+            _head_beginning(topic, announcement.slot, FrameKind.HEAD)
         return announcement
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise NotOurRecord(f"a damaged announcement: {error}") from error

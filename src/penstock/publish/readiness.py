@@ -6,10 +6,19 @@ and only then waited for. A message that arrives in between signals the descript
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 import zmq
 
 Socket = zmq.Socket[bytes]
+
+# Plain integers: an operation on a flag takes longer than reading the socket's state.
+_EVENTS, _READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
+
+
+def has_message(socket: Socket) -> bool:
+    """Whether a message waits. If not, the descriptor will signal the next one."""
+    return bool(int(socket.get(_EVENTS)) & _READABLE)
 
 
 def drain(socket: Socket, most: int, most_bytes: int = 1 << 62) -> list[bytes]:
@@ -46,3 +55,62 @@ async def readable(*sockets: Socket) -> None:
     finally:
         for descriptor in descriptors:
             loop.remove_reader(descriptor)
+
+
+class SocketRounds:
+    """Calls the handlers of sockets that may have messages, from the callbacks of the event loop.
+
+    The descriptors stay registered, and no task is woken: with small messages both cost more than
+    the messages. A handler reads a part of what its socket has, and returns whether there may be
+    more, so that a peer that sends without pause delays no other. ``after`` is called at the end of
+    every round, and returns whether another round is due. Sending on a socket may consume the
+    signal of a message that has arrived there, so ``after`` marks a socket that was sent to and has
+    a message.
+    """
+
+    def __init__(
+        self, handlers: Mapping[Socket, Callable[[], bool]], after: Callable[[], bool]
+    ) -> None:
+        self._handlers, self._after = handlers, after
+        self._changed = set(handlers)
+        self._loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
+        self._next: asyncio.Handle | None = None
+
+    async def run(self) -> None:
+        """Call handlers until one of them raises; that error is raised here."""
+        descriptors = {socket.fileno(): socket for socket in self._handlers}
+        self._next = self._loop.call_soon(self._round)
+        for descriptor, socket in descriptors.items():
+            self._loop.add_reader(descriptor, self._signalled, socket)
+        try:
+            await self._failed
+        finally:
+            for descriptor in descriptors:
+                self._loop.remove_reader(descriptor)
+            if self._next is not None:
+                self._next.cancel()
+
+    def mark(self, socket: Socket) -> None:
+        """Call this socket's handler in the next round; for ``after``."""
+        self._changed.add(socket)
+
+    def _signalled(self, socket: Socket) -> None:
+        self._changed.add(socket)
+        if self._next is None:
+            self._round()
+
+    def _round(self) -> None:
+        self._next = None
+        try:
+            changed = self._changed
+            self._changed = {
+                socket
+                for socket, handler in self._handlers.items()
+                if socket in changed and handler()
+            }
+            if self._after() or self._changed:
+                self._next = self._loop.call_soon(self._round)
+        except Exception as error:
+            if not self._failed.done():
+                self._failed.set_exception(error)

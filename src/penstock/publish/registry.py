@@ -1,19 +1,22 @@
 """The broker's registry of streams, with the last record of each. Pure, and bounded in size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.errors import NotOurRecord
 from penstock.publish.frames import (
     Announcement,
-    Frame,
     FrameKind,
     Head,
+    head_frame,
+    number_place,
     pack_frames,
+    read_frame,
+    read_number,
     wanted_bytes,
-    write_frame,
     write_head,
 )
 from penstock.publish.ordering import FARTHEST
@@ -23,6 +26,8 @@ _SILENT_MS = 60_000
 _MOST_SLOTS = 1000
 _MOST_TOPICS = 50_000
 """Maximum topics of one slot; all slots together have twice as many. Others are ignored."""
+_MOST_CHECKED = 10_000
+"""Streams whose frames are known to be valid; with more, they are checked again."""
 _ENTRY_BYTES = 500
 """Memory used per stored record besides its bytes."""
 
@@ -62,30 +67,69 @@ class BusFacts(Struct, frozen=True, kw_only=True):
     slots: list[SlotFacts]
 
 
+_StreamName = tuple[str, str]
+"""A topic and a slot."""
+
+
 class Registry:
     """The last record of each stream, and the last announcement of each slot."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._last: dict[tuple[str, str], tuple[int, bytes]] = {}
+        self._last: dict[_StreamName, bytes] = {}
+        self._checked: dict[bytes, _StreamName] = {}
+        """Streams by the bytes that their frames begin with, once a frame was read whole."""
         self._slots: dict[str, tuple[int, Announcement]] = {}
 
-    def passed(self, frame: Frame, data: bytes) -> None:
-        """Store a forwarded record; the oldest are removed when the size limit is reached."""
-        place = (frame.topic, frame.slot)
-        self._forget(place)
-        if len(data) + _ENTRY_BYTES > self._most_bytes // 10:
-            return  # Too large to store; subscribers read it from the log.
-        self._bytes += len(data) + _ENTRY_BYTES
-        self._last[place] = (frame.number, data)
-        while self._bytes > self._most_bytes:
-            self._forget(next(iter(self._last)))
+    def passed(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Store the records in these frames; return the frames, without those that have none.
 
-    def _forget(self, place: tuple[str, str]) -> None:
-        known = self._last.pop(place, None)
+        The oldest records are removed when the size limit is reached.
+        """
+        valid: list[bytes] = []
+        checked, last, most = self._checked, self._last, self._most_bytes // 10
+        for data in frames:
+            try:
+                place = number_place(data)
+                # Frames of a stream differ only in number and payload.
+                stream = checked.get(data[:place]) or self._check(data, place)
+            except NotOurRecord:
+                continue
+            valid.append(data)
+            known, size = last.pop(stream, None), len(data) + _ENTRY_BYTES
+            if known is not None:
+                self._bytes -= len(known) + _ENTRY_BYTES
+            if size <= most:  # Others are too large to store; subscribers read them from the log.
+                last[stream] = data
+                self._bytes += size
+        while self._bytes > self._most_bytes:
+            self._forget(next(iter(last)))
+        return valid
+
+    def _check(self, data: bytes, place: int) -> _StreamName:
+        """Read a frame of a new stream.
+
+        Raises:
+            NotOurRecord: it is no frame, or not one that a publisher may send.
+        """
+        frame = read_frame(data)
+        if frame.topic.startswith("_") or frame.kind not in (FrameKind.JSON, FrameKind.MSGPACK):
+            raise NotOurRecord("a frame that is not for a publisher to send")
+        if len(self._checked) >= _MOST_CHECKED:
+            self._checked.clear()
+        stream = self._checked[data[:place]] = (frame.topic, frame.slot)
+        return stream
+
+    def _forget(self, stream: _StreamName) -> None:
+        known = self._last.pop(stream, None)
         if known is not None:
-            self._bytes -= len(known[1]) + _ENTRY_BYTES
+            self._bytes -= len(known) + _ENTRY_BYTES
+
+    def _number(self, stream: _StreamName) -> int:
+        """The number of the last record; 0 if there is none."""
+        data = self._last.get(stream)
+        return 0 if data is None else read_number(data)
 
     def announced(self, announcement: Announcement, now_ms: int) -> Iterator[bytes]:
         """Store an announcement; yield the head frames for the subscribers of its topics."""
@@ -95,11 +139,12 @@ class Registry:
         announcement = replace(announcement, numbers=numbers)
         if slot in self._slots or len(self._slots) < _MOST_SLOTS:
             self._slots[slot] = (now_ms, announcement)
+        head = write_head(Head(announcement.run, announcement.log))
         for topic, last in numbers.items():
             # A slot announces what it has sent, in order: a greater number is not from this slot.
-            if self._last.get((topic, slot), (0,))[0] > last:
+            if self._number((topic, slot)) > last:
                 self._forget((topic, slot))
-            yield _head(announcement, topic, last)
+            yield head_frame(topic, slot, last, head)
 
     def _room(self, slot: str) -> int:
         """The number of topics that a slot may announce."""
@@ -110,16 +155,18 @@ class Registry:
         """Return the last records and numbers of the topics wanted, packed into payloads."""
         beginning = wanted_bytes(wanted).decode()
         frames: list[bytes] = []
-        for (topic, slot), (number, data) in self._last.items():
-            if f"{topic}\0".startswith(beginning) and self._is_plausible(topic, slot, number):
+        for (topic, slot), data in self._last.items():
+            if f"{topic}\0".startswith(beginning) and self._is_plausible(topic, slot, data):
                 frames.append(data)
         # Heads follow the records: the number in a head is never below that of a sent record.
         for _, announcement in self._slots.values():
+            head = write_head(Head(announcement.run, announcement.log))
             for topic, last in announcement.numbers.items():
                 if f"{topic}\0".startswith(beginning):
-                    sent = self._last.get((topic, announcement.slot), (0,))[0]
+                    sent = self._number((topic, announcement.slot))
                     plausible = sent if sent - last <= FARTHEST else 0
-                    frames.append(_head(announcement, topic, max(last, plausible)))
+                    last_sent = max(last, plausible)
+                    frames.append(head_frame(topic, announcement.slot, last_sent, head))
         packed, size = [list[bytes]()], 0
         for frame in frames:
             size += len(frame) + 5
@@ -129,11 +176,12 @@ class Registry:
             packed[-1].append(frame)
         return [pack_frames(each) for each in packed]
 
-    def _is_plausible(self, topic: str, slot: str, number: int) -> bool:
-        """Whether a number is close to the slot's announcement; others may be forged."""
+    def _is_plausible(self, topic: str, slot: str, data: bytes) -> bool:
+        """Whether a record's number is close to the slot's announcement; others may be forged."""
         if slot not in self._slots:
             return True
-        return number - self._slots[slot][1].numbers.get(topic, 0) <= FARTHEST
+        announced = self._slots[slot][1].numbers.get(topic, 0)
+        return read_number(data) - announced <= FARTHEST
 
     def slots(self, now_ms: int) -> list[SlotFacts]:
         """Return every slot that sends announcements, by name."""
@@ -152,8 +200,3 @@ class Registry:
     def _forget_silent(self, now_ms: int) -> None:
         for slot in [s for s, (at_ms, _) in self._slots.items() if now_ms - at_ms > _SILENT_MS]:
             del self._slots[slot]
-
-
-def _head(announcement: Announcement, topic: str, last: int) -> bytes:
-    payload = write_head(Head(announcement.run, announcement.log))
-    return write_frame(Frame(topic, announcement.slot, last, FrameKind.HEAD, payload))

@@ -147,6 +147,31 @@ def test_a_clean_run_is_one_row_with_its_market_times() -> None:
     assert mine.stored[TRADES].number == 100
 
 
+def test_of_many_series_that_get_longer_each_is_written_in_its_turn() -> None:
+    mine = slot()
+    symbols = [Symbol(f"A{index}", "USDT") for index in range(5)]
+
+    def grow(number: int) -> None:
+        mine.record(*(replace(trade(number), symbol=symbol) for symbol in symbols))
+
+    def written() -> list[str]:
+        return [each.symbol for each in mine.projection.changed(most_longer=2)]
+
+    grow(1)
+    assert len(written()) == 5, "what was never written is written at once"
+    rounds = []
+    for number in range(2, 12):
+        grow(number)
+        rounds.append(written())
+    assert {len(each) for each in rounds} == {2}
+    for three in zip(rounds, rounds[1:], rounds[2:], strict=False):
+        assert len({symbol for each in three for symbol in each}) == 5
+
+    grow(20)
+    assert len(written()) == 5, "and so is a gap"
+    assert written() == []
+
+
 def test_only_what_changed_is_written_and_a_failed_write_is_repeated() -> None:
     mine = slot()
     mine.record(trade(1))

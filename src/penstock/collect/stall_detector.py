@@ -34,6 +34,10 @@ from penstock.telemetry import Listener, quiet
 
 GRACE_S = 2.0
 """How long the stream may take to deliver what REST already returns."""
+_NOTES = 20
+"""Within the shortest silence, how often it is noted what streams have delivered …"""
+_NOTE_LATEST_NS = SECOND_NS // 2
+"""… but no less often than this."""
 _PROBES_AT_ONCE = 2
 _ROTATES_EVERY_NS = 3600 * SECOND_NS
 """A stream that stalls repeatedly has its connection, which others share, replaced so often."""
@@ -108,6 +112,9 @@ class StallDetector:
         self._pending_events: dict[tuple[type[Event], Symbol], Event] = {}
         """The last events received and not noted yet."""
         self._next_flush_ns = 0
+        # Often enough to tell that a stream is frequent enough for the shortest silence.
+        every_ns = round(limits.least_s * SECOND_NS) // _NOTES
+        self._note_every_ns = min(max(ONE_ARRIVAL_NS, every_ns), _NOTE_LATEST_NS)
         self._latest: dict[StreamKey, Event] = {}
         self._cases: dict[StreamKey, _SilencePeriod] = {}
         self._rotated_ns: dict[StreamKey, int] = {}
@@ -149,7 +156,7 @@ class StallDetector:
 
     def heard(self, events: Sequence[Event]) -> None:
         """Note what streams delivered, in this order."""
-        # Of each stream the last one only, and ten times a second: this is called with every
+        # Of each stream the last one only, and some times a second: this is called with every
         # event and must be fast.
         self._pending_events.update({(type(each), each.symbol): each for each in events})
         if self._families:
@@ -157,7 +164,7 @@ class StallDetector:
                 if type(event) in self._families:
                     self._note((BY_EVENT[type(event)].name_of(event), event.symbol), event)
         if events and events[-1].received_at_ns >= self._next_flush_ns:
-            self._next_flush_ns = events[-1].received_at_ns + ONE_ARRIVAL_NS
+            self._next_flush_ns = events[-1].received_at_ns + self._note_every_ns
             self._note_all()
 
     def stalled(self) -> list[str]:

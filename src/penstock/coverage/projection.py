@@ -7,6 +7,7 @@ stored numbers by reading the log; a log of an older version is read once as a w
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import cast
 
@@ -42,6 +43,8 @@ class Projection:
         """None for streams without coverage."""
         self._covered: list[tuple[Stream, int, int]] = []
         """Ranges of candles that were told before it was resumed."""
+        self._taken = 0
+        """How often changes were taken to be written."""
         self.is_resumed = False
         self.found: Callable[[GapRow], None] = lambda _: None
         """Called with gaps that are known by time."""
@@ -156,30 +159,38 @@ class Projection:
         """Whether the log has records that are not in it and do not come by the tap."""
         return any(series is not None and series.is_behind for series in self._series.values())
 
-    def changed(self) -> list[SlotCoverage]:
-        """What has changed since the last call; to be written once the log is synced."""
-        documents: list[SlotCoverage] = []
-        for stream, series in self._series.items():
-            if series is not None and series.is_changed:
-                series.is_changed = False
-                documents.append(
-                    SlotCoverage(
-                        **stream._asdict(),
-                        log_id=self.log_id,
-                        slot=self.slot,
-                        number=series.number,
-                        by=series.by,
-                        runs=series.runs.all(),
-                    )
-                )
-        return documents
+    def changed(self, most_longer: int | None = None) -> list[SlotCoverage]:
+        """What has changed since the last call; to be written once the log is synced.
+
+        Of series that only got longer, at most so many, those that waited longest; others follow.
+        """
+        found = [each for each in self._series.values() if each is not None and each.is_changed]
+        if most_longer is not None and len(found) > most_longer:
+            longer = [each for each in found if each.is_only_longer]
+            longer.sort(key=attrgetter("written"))
+            found = [each for each in found if not each.is_only_longer] + longer[:most_longer]
+        self._taken += 1
+        for series in found:
+            series.is_changed, series.written = False, self._taken
+            series.written_runs = len(series.runs)
+        return [
+            SlotCoverage(
+                **series.stream._asdict(),
+                log_id=self.log_id,
+                slot=self.slot,
+                number=series.number,
+                by=series.by,
+                runs=series.runs.all(),
+            )
+            for series in found
+        ]
 
     def not_written(self, documents: Iterable[SlotCoverage]) -> None:
         """Note that these are to be written again."""
         for each in documents:
             series = self._series.get(each.stream)
             if series is not None:
-                series.is_changed = True
+                series.is_changed, series.written = True, 0
 
     def _read(self, series: Series, log: LogReader) -> Iterator[None]:
         found = log.numbers(series.stream, self.slot, series.number + 1)

@@ -37,6 +37,10 @@ class Series:
         self.number = number
         """All records up to this number are in it."""
         self.is_changed = False
+        self.written = 0
+        """When it was last taken to be written, as a count of such times; 0 for never …"""
+        self.written_runs = 0
+        """… and the number of its runs then."""
         self.is_behind = False
         """Whether the log has records that are to be read first."""
         self.is_left_out = False
@@ -47,6 +51,11 @@ class Series:
         """Why the stream is interrupted; None while it is connected."""
         self._marked_ns = 0
         self._interval = _interval(stream) if by == "open_ms" else None
+
+    @property
+    def is_only_longer(self) -> bool:
+        """Whether a run has grown since it was written, and there is no gap more or less."""
+        return self.written > 0 and len(self.runs) == self.written_runs
 
     def take(self, batch: StreamBatch, markers: Sequence[Disconnect] = ()) -> Iterator[GapRow]:
         """Add records, with the markers that were recorded among them; return gaps by time."""

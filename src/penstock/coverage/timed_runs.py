@@ -17,6 +17,9 @@ class TimedRuns:
         for run in runs:
             self.add(run)
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def add(self, run: Run) -> bool:
         """Add a run; return whether any of it was new."""
         runs = self._runs

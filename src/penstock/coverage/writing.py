@@ -34,6 +34,9 @@ _AGAIN_S = 2.0
 _LAST_S = 2.0
 """How long the last write may take."""
 _PAGE = 200
+_LONGER_AT_ONCE = 100
+"""Series that only got longer and are written in one second; with more, each is written less often.
+"""
 
 
 @dataclass
@@ -77,7 +80,7 @@ class CoverageWriter:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_S):
                 self._written_ns = 0
-                await self._try()
+                await self._try(most_longer=None)
         if self._catching_up is not None:
             self._catching_up.close()
 
@@ -109,7 +112,7 @@ class CoverageWriter:
                 await self._write_documents(self.store)
             return self._missing
 
-    async def _try(self) -> bool:
+    async def _try(self, most_longer: int | None = _LONGER_AT_ONCE) -> bool:
         """Write what is due; return whether that was possible."""
         if self.reports is not None:
             self.reports.confirm()
@@ -122,7 +125,7 @@ class CoverageWriter:
                 # Those found in the log too: a document says that all gaps before are reported.
                 await self._write_gaps(self.store)
                 if self.clock.monotonic_ns() - self._written_ns >= _WRITE_NS:
-                    await self._write_documents(self.store)
+                    await self._write_documents(self.store, most_longer)
                     self._written_ns = self.clock.monotonic_ns()
         except Exception as error:
             # Whatever it is: the process is more important, and the log has it all.
@@ -184,11 +187,11 @@ class CoverageWriter:
             begins = {each.stream: each for slot in slots for each in slot.streams}
         projection.resume(stored, here, sealed, begins)
 
-    async def _write_documents(self, store: StateStore) -> None:
+    async def _write_documents(self, store: StateStore, most_longer: int | None = None) -> None:
         alive_ns = self.alive_ns()
         if alive_ns is not None:
             self.projection.alive(alive_ns)
-        documents = self.projection.changed()
+        documents = self.projection.changed(most_longer)
         try:
             if documents:
                 # First the log: the store never has what a power cut may remove from it.

@@ -112,11 +112,12 @@ class Broker:
         await rounds.run()
 
     def _after_round(self, rounds: SocketRounds) -> bool:
+        has_questions = self._answer()
         if self._outbox.has_sent:
             self._outbox.has_sent = False
             if has_message(self._subscribers):
                 rounds.mark(self._subscribers)
-        return self._answer()
+        return has_questions
 
     def report(self) -> None:
         """Report messages dropped and connections refused since the last call, if any."""

@@ -27,6 +27,8 @@ ONE_ARRIVAL_NS = SECOND_NS // 10
 """Events within this time count as one arrival."""
 _MEMORY_S = 300.0
 _MEMORY_ARRIVALS = 30.0
+_COUNT_NS = SECOND_NS
+"""How often the arrivals of a stream are counted: to do so costs more than all else."""
 _KNOWN_ARRIVALS = 5
 """With fewer arrivals the rate is a guess; the stream is treated as one without data."""
 _TOLERANCE_HALVES_S = 6 * 3600.0
@@ -62,12 +64,15 @@ class _Watched:
         "span_s",
         "tolerance",
         "tolerance_set_ns",
+        "uncounted",
         "wait_ns",
         "weight",
     )
 
     def __init__(self, at_ns: int) -> None:
         self.arrivals = 0
+        self.uncounted = 0
+        """Further arrivals, since ``counted_ns``."""
         self.weight = 0.0
         """Recent arrivals, each with a weight that decays with its age."""
         self.span_s = 0.0
@@ -95,8 +100,9 @@ class _Watched:
             return 0.0
         return max(0.0, self.weight - sqrt(self.weight)) / self.span_s
 
-    def count(self, at_ns: int, arrivals: int) -> None:
-        """Advance the counts to this time, at which so many arrivals occurred."""
+    def count(self, at_ns: int) -> None:
+        """Advance the counts to this time, and add the arrivals that are not counted yet."""
+        arrivals, self.uncounted = self.uncounted, 0
         passed_s = max(0, at_ns - self.counted_ns) / SECOND_NS
         slow = self.weight > 0 and self.span_s * _MEMORY_ARRIVALS / self.weight
         memory_s = max(_MEMORY_S, slow)
@@ -153,12 +159,19 @@ class Liveness(Generic[S]):
             return
         watched.last_ns = watched.from_ns = last_at_ns
         if watched.probes or not watched.queued_ns or last_at_ns >= watched.next_arrival_ns:
-            watched.probes = 0
             watched.next_arrival_ns = last_at_ns + ONE_ARRIVAL_NS
-            watched.count(last_at_ns, 1)
-            self._plan(stream, watched)
-        else:
-            watched.due_ns = last_at_ns + watched.wait_ns
+            watched.uncounted += 1
+            if (
+                watched.probes
+                or not watched.queued_ns
+                or watched.arrivals < _KNOWN_ARRIVALS
+                or last_at_ns - watched.counted_ns >= _COUNT_NS
+            ):
+                watched.probes = 0
+                watched.count(last_at_ns)
+                self._plan(stream, watched)
+                return
+        watched.due_ns = last_at_ns + watched.wait_ns
 
     def ever_heard(self, stream: S) -> bool:
         """Whether a stream ever delivered data."""
@@ -195,7 +208,7 @@ class Liveness(Generic[S]):
         watched = self._watched.get(stream)
         if watched is None or watched.queued_ns:
             return
-        watched.count(now_ns, 0)
+        watched.count(now_ns)
         if not watched.probes:
             watched.tolerance = min(_MOST_TOLERANCE, 2 * watched.tolerance_at(now_ns))
             watched.tolerance_set_ns = now_ns

@@ -29,6 +29,8 @@ QUIET_S = 1.5
 """Nothing for so long: nothing is on its way."""
 LOST_S = 10.0
 """Nothing for so long while records are missing: they are lost."""
+FIRST_S = 60.0
+"""Nothing at all for so much longer: there will be nothing."""
 QUEUE = 4_000_000
 """Messages that may wait on the bus: in a flood more wait than by default, and none may be lost."""
 CHANNELS = "agg_trades,book_deltas,tickers"
@@ -73,10 +75,10 @@ class Market:
             if waited["missing"]:
                 raise SystemExit(f"{side} has not subscribed to everything: {waited}")
             whole = side == "ours"
-            self._send(0, WARM, WARM_RATE, subscriber, whole)
+            self._warm(subscriber, whole)
             before_s = [spent_cpu_s(process.pid) for process in processes.values()]
             began_s = time.monotonic()
-            asked = {"expected": messages, "quiet_s": LOST_S}
+            asked = {"expected": messages, "quiet_s": LOST_S, "patience_s": FIRST_S}
             subscriber.send(json.dumps({**asked, "tell_trades": tell_trades}))
             self._exchange.send(json.dumps({"first": WARM, "end": WARM + messages, "rate": rate}))
             told = subscriber.receive()
@@ -96,14 +98,17 @@ class Market:
         trips = self._trips(sent["ticks"], told["trades"]) if tell_trades else []
         return Spent(us, messages, wall_s, sent["late_ms"], trips)
 
-    def _send(self, first: int, end: int, rate: int, subscriber: Side, whole: bool) -> None:
-        """Send what does not count, and wait until nothing is on its way."""
-        asked = {"expected": 2 * (end - first), "quiet_s": QUIET_S, "tell_trades": False}
+    def _warm(self, subscriber: Side, whole: bool) -> None:
+        """Send what does not count, and wait until nothing is on its way any more."""
+        asked = {"expected": WARM, "quiet_s": LOST_S, "patience_s": FIRST_S}
         subscriber.send(json.dumps(asked))
-        sent = self._exchange.ask(json.dumps({"first": first, "end": end, "rate": rate}))
+        sent = self._exchange.ask(json.dumps({"first": 0, "end": WARM, "rate": WARM_RATE}))
         told = subscriber.receive()
-        if whole and told["records"] != end - first:
-            raise SystemExit(f"ours: of {end - first} messages {told} arrived; {sent['unknown']}")
+        more = subscriber.ask(json.dumps({"expected": WARM, "quiet_s": QUIET_S}))
+        if whole and told["records"] + more["records"] != WARM:
+            raise SystemExit(
+                f"ours: of {WARM} messages {told} and {more} arrived: {sent['unknown']}"
+            )
 
     def _trips(
         self, ticks: Sequence[tuple[int, int]], trades: Sequence[tuple[str, int, int]]

@@ -109,7 +109,7 @@ def test_records_are_counted_and_nothing_else(
     ):
         publisher.send(data)
 
-    told = subscriber.take(expected=9, quiet_s=0.3, tell_trades=True)
+    told = subscriber.take(expected=9, quiet_s=0.3, patience_s=5, tell_trades=True)
 
     trades = told["trades"]
     assert isinstance(trades, list)
@@ -130,7 +130,7 @@ def test_announcements_do_not_keep_a_subscriber_waiting(
 
     announcing = threading.Thread(target=announce)
     announcing.start()
-    told = subscriber.take(expected=2, quiet_s=0.5, tell_trades=False)
+    told = subscriber.take(expected=2, quiet_s=0.5, patience_s=5)
     done.set()
     announcing.join()
 

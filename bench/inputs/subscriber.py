@@ -20,8 +20,6 @@ from penstock.config import Bus
 from penstock.publish.endpoints import resolve_endpoints
 from penstock.publish.frames import BATCH, read_frame, unpack_frames
 
-PATIENCE_S = 300.0
-"""For the first record."""
 _BATCHED = f"{BATCH}\0".encode()
 _TRADE = re.compile(rb'"id": ?"?(\d+)')
 _COUNTED = re.compile(
@@ -41,10 +39,12 @@ class Subscriber:
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._socket = socket
 
-    def take(self, expected: int, quiet_s: float, tell_trades: bool) -> dict[str, object]:
-        """Wait for so many records; fewer if nothing comes for so long."""
+    def take(
+        self, expected: int, quiet_s: float, patience_s: float = 0.0, tell_trades: bool = False
+    ) -> dict[str, object]:
+        """Wait for so many records; fewer if nothing comes for so long, at first even longer."""
         count, others, kept = 0, 0, []
-        last_s = time.monotonic() + PATIENCE_S
+        last_s = time.monotonic() + patience_s
         # The bus announces itself every second: what is quiet is told by records alone.
         while count < expected and time.monotonic() < last_s + quiet_s:
             if not self._socket.poll(round(quiet_s * 100)):

@@ -38,6 +38,7 @@ from penstock.publish.broker import Broker
 from penstock.publish.facts import BusRefused
 from penstock.publish.frames import ANNOUNCE, Announcement, Frame, FrameKind, write_frame
 from penstock.publish.outbox import _MOST_BYTES, Outbox
+from penstock.publish.registry import BusCounts
 from penstock.publish.subscriber import Delivery, Missing, Subscriber
 from penstock.publish.subscriptions import LONGEST, ClientSubscriptions
 from penstock.telemetry import Fact
@@ -344,16 +345,17 @@ async def test_large_messages_that_nobody_reads_are_bounded_in_bytes(tmp_path: P
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         sending, reading = context.socket(zmq.XPUB), context.socket(zmq.SUB)
-        outbox, endpoint = Outbox(sending), f"ipc://{tmp_path / 's'}"
+        counts, endpoint = BusCounts(), f"ipc://{tmp_path / 's'}"
+        outbox = Outbox(sending, counts)
         reading.setsockopt(zmq.RCVHWM, 1)
         sending.bind(endpoint)
         reading.connect(endpoint)
         reading.subscribe(b"")
         await asyncio.to_thread(sending.recv)
         for _ in range(2 * _MOST_BYTES // 1_000_000):
-            outbox.send(bytes(1_000_000))
+            outbox.send([bytes(1_000_000)])
         waiting = sum(size for _, size in outbox._waiting)
-        assert outbox.overflows
+        assert counts.overflows
         assert waiting <= _MOST_BYTES
 
         def read_all() -> None:
@@ -361,9 +363,9 @@ async def test_large_messages_that_nobody_reads_are_bounded_in_bytes(tmp_path: P
                 reading.recv()
 
         await asyncio.to_thread(read_all)
-        overflows = outbox.overflows
-        outbox.send(bytes(1_000_000))
-        assert outbox.overflows == overflows, "what was read makes room"
+        overflows = counts.overflows
+        outbox.send([bytes(1_000_000)])
+        assert counts.overflows == overflows, "what was read makes room"
     finally:
         context.destroy(0)
 

@@ -8,6 +8,8 @@ import argparse
 import json
 import os
 import platform
+import signal
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -58,6 +60,8 @@ def read_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = read_arguments()
+    # So that whoever is told to end ends the processes that it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if arguments.list:
         print("\n".join(NAMES))
         return

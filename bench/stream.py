@@ -198,7 +198,11 @@ def main() -> Mapping[str, object]:
         long = bench.long()
     flood = found["flood-8"]
     return {
-        "real": {**_real(found, newest, older), "long_us_per_record": long["us"]},
+        "real": {
+            **_real(found, newest, older),
+            "long_us_per_record": long["us"],
+            "long_rocksdb_threads_us_per_record": long["rocksdb_threads_us"],
+        },
         "flood": {
             "vs_cryptofeed_zmq": _ratio(flood[newest], flood["ours"]),
             "vs_cryptofeed_2_zmq": _ratio(flood[older], flood["ours"]),

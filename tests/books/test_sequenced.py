@@ -44,7 +44,7 @@ def truth(update_id: int) -> dict[str, str]:
 
 def held(sync: SequencedBook) -> dict[str, str]:
     assert sync.levels is not None
-    return {str(price): str(quantity) for price, quantity in sync.levels.bids()}
+    return dict(sync.levels.texts()[0])
 
 
 def true_snapshot(update_id: int) -> BookSnapshot:

@@ -14,8 +14,10 @@ from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
 
+from msgspec import Raw
+
 from penstock.errors import MalformedLevels
-from penstock.market.levels import Level, LevelText
+from penstock.market.levels import Level, LevelText, split_levels
 from penstock.market.numbers import is_plain
 
 _LONGEST = 100
@@ -96,6 +98,17 @@ class OrderBook:
         quantities |= asks
         if len(quantities) != known:
             self._admit(self._asks, known, asks)
+
+    def load_raw(self, bids: Raw, asks: Raw) -> None:
+        """Load an event's levels. Raises what ``load_plain`` raises."""
+        self.load_plain(split_levels(bids), split_levels(asks))
+
+    def apply_raw(self, bids: Raw, asks: Raw) -> None:
+        """Apply an event's levels. Raises what ``apply_plain`` raises."""
+        self.apply_plain(split_levels(bids), split_levels(asks))
+
+    def checksum(self) -> None:
+        """None: it has none."""
 
     def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
         """Drop bids below, and asks above, these prices."""

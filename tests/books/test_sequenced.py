@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.sequenced import BUFFERED_DELTAS, SequencedBook
 from penstock.market.events import BookDelta, BookSnapshot

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.rules import BookRules, Checksum
 from penstock.books.streamed import StreamedBook

@@ -25,6 +25,8 @@ Book: "type[CompiledBook] | None" = None
 """The levels of a book."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
+number: Callable[[str], Any] | None = None
+"""The Decimal of a text."""
 WHY_NOT = ""
 """Why the Python code is used, if it is."""
 
@@ -37,7 +39,8 @@ else:
         WHY_NOT = "the extension is not built"
     else:
         if _hot.INTERFACE == INTERFACE:
-            Book, Reader, decimals = _hot.Book, _hot.Reader, _hot.decimals
+            Book, Reader = _hot.Book, _hot.Reader
+            decimals, number = _hot.decimals, _hot.number
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

@@ -10,6 +10,7 @@ INTERFACE: int
 SOURCES: str
 """The digest of the sources that it was compiled from."""
 
+def number(text: str, /) -> Decimal: ...
 def decimals(raw: Raw | bytes, /) -> list[tuple[Decimal, Decimal]] | None: ...
 
 class Reader:

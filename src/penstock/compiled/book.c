@@ -28,7 +28,8 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *decimal;
+    PyObject *module; /* keeps the state */
+    State *state;
     Side sides[2]; /* bids, asks */
     int scale;
     Py_ssize_t depth; /* of a side, at most; 0: any */
@@ -426,11 +427,11 @@ static PyObject *book_crossed(PyObject *self, PyObject *Py_UNUSED(unused))
 
 /* ---- reading ---- */
 
-static PyObject *shown(const Side *side, Py_ssize_t from_best, PyObject *convert)
+static PyObject *shown(const Side *side, Py_ssize_t from_best, State *state)
 {
     /* A copy: the collector may run while objects are made, and change what it likes. */
     const Level level = side->levels[side->places[side->count - 1 - from_best]];
-    return level_of(convert, (Span){level.price, level.price_size},
+    return level_of(state, (Span){level.price, level.price_size},
                     (Span){level.quantity, level.quantity_size});
 }
 
@@ -439,7 +440,7 @@ static PyObject *best_of(PyObject *self, int which)
     Book *book = (Book *)self;
     if (!book->sides[which].count)
         Py_RETURN_NONE;
-    return shown(&book->sides[which], 0, book->decimal);
+    return shown(&book->sides[which], 0, book->state);
 }
 
 static PyObject *book_best_bid(PyObject *self, void *Py_UNUSED(closure)) { return best_of(self, 0); }
@@ -558,7 +559,8 @@ static PyObject *book_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     }
     if ((book = (Book *)allocate(type, 0)) == NULL)
         return NULL;
-    book->decimal = Py_NewRef(state->decimal);
+    book->module = Py_XNewRef(PyType_GetModule(type));
+    book->state = state;
     book->scale = 8;
     book->depth = depth;
     return (PyObject *)book;
@@ -569,7 +571,7 @@ static void book_free(PyObject *self)
     Book *book = (Book *)self;
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    Py_XDECREF(book->decimal);
+    Py_XDECREF(book->module);
     free_side(&book->sides[0]);
     free_side(&book->sides[1]);
     release(self);

@@ -7,22 +7,37 @@
 
 PyObject *text_of(Span span) { return PyUnicode_FromStringAndSize(span.at, span.size); }
 
-static PyObject *converted(PyObject *convert, Span span)
+PyObject *decimal_of(State *state, Span number)
 {
-    PyObject *text = text_of(span), *value;
-    if (text == NULL || convert == NULL)
-        return text;
-    value = PyObject_CallFunctionObjArgs(convert, text, NULL);
+    uint32_t hash = 2166136261u;
+    Remembered *place;
+    PyObject *text, *value, *before;
+    for (Py_ssize_t i = 0; i < number.size; i++)
+        hash = (hash ^ (unsigned char)number.at[i]) * 16777619u;
+    place = &state->numbers[(hash ^ (hash >> 16)) % REMEMBERED];
+    if (place->decimal != NULL && place->size == number.size
+        && !memcmp(place->text, number.at, (size_t)number.size))
+        return Py_NewRef(place->decimal);
+    if ((text = text_of(number)) == NULL)
+        return NULL;
+    value = PyObject_CallFunctionObjArgs(state->create, text, NULL);
     Py_DECREF(text);
+    if (value != NULL && number.size <= LONGEST_REMEMBERED) {
+        before = place->decimal;
+        place->decimal = Py_NewRef(value);
+        place->size = (unsigned char)number.size;
+        memcpy(place->text, number.at, (size_t)number.size);
+        Py_XDECREF(before);
+    }
     return value;
 }
 
-PyObject *level_of(PyObject *convert, Span price, Span quantity)
+PyObject *level_of(State *state, Span price, Span quantity)
 {
-    PyObject *first = converted(convert, price), *second, *level;
+    PyObject *first = state == NULL ? text_of(price) : decimal_of(state, price), *second, *level;
     if (first == NULL)
         return NULL;
-    second = converted(convert, quantity);
+    second = state == NULL ? text_of(quantity) : decimal_of(state, quantity);
     if (second == NULL) {
         Py_DECREF(first);
         return NULL;
@@ -55,13 +70,14 @@ int walk_pairs(const char *at, Py_ssize_t size, PairFunction each, void *context
 }
 
 typedef struct {
-    PyObject *list, *convert;
+    PyObject *list;
+    State *state;
 } Collected;
 
 static int collect(void *context, Span price, Span quantity)
 {
     Collected *into = context;
-    PyObject *level = level_of(into->convert, price, quantity);
+    PyObject *level = level_of(into->state, price, quantity);
     int failed = level == NULL ? -1 : PyList_Append(into->list, level);
     Py_XDECREF(level);
     return failed;
@@ -72,8 +88,7 @@ PyDoc_STRVAR(decimals_doc,
 
 static PyObject *decimals(PyObject *module, PyObject *raw)
 {
-    State *state = PyModule_GetState(module);
-    Collected into = {NULL, state->decimal};
+    Collected into = {NULL, PyModule_GetState(module)};
     Py_buffer view;
     int outcome;
     if (PyObject_GetBuffer(raw, &view, PyBUF_SIMPLE) < 0)
@@ -92,7 +107,23 @@ static PyObject *decimals(PyObject *module, PyObject *raw)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(number_doc, "The Decimal of a text, as ``Decimal(text)`` makes it.");
+
+static PyObject *number(PyObject *module, PyObject *text)
+{
+    State *state = PyModule_GetState(module);
+    Span span;
+    if (PyUnicode_Check(text)) {
+        if ((span.at = PyUnicode_AsUTF8AndSize(text, &span.size)) == NULL)
+            PyErr_Clear(); /* a lone surrogate: the type says what is wrong with it */
+        else if (scan_plain(span.at, span.at + span.size) == span.at + span.size)
+            return decimal_of(state, span);
+    }
+    return PyObject_CallFunctionObjArgs(state->decimal, text, NULL);
+}
+
 static PyMethodDef functions[] = {
+    {"number", number, METH_O, number_doc},
     {"decimals", decimals, METH_O, decimals_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -105,6 +136,25 @@ static PyObject *imported(const char *module_name, const char *name)
     found = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
     return found;
+}
+
+/* `Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).create_decimal` */
+static PyObject *exact_creator(void)
+{
+    PyObject *type = imported("decimal", "Context"), *prec = imported("decimal", "MAX_PREC");
+    PyObject *most = imported("decimal", "MAX_EMAX"), *least = imported("decimal", "MIN_EMIN");
+    PyObject *context = NULL, *create = NULL;
+    if (type != NULL && prec != NULL && most != NULL && least != NULL)
+        /* precision, rounding, least and greatest exponent */
+        context = PyObject_CallFunctionObjArgs(type, prec, Py_None, least, most, NULL);
+    if (context != NULL)
+        create = PyObject_GetAttrString(context, "create_decimal");
+    Py_XDECREF(type);
+    Py_XDECREF(prec);
+    Py_XDECREF(most);
+    Py_XDECREF(least);
+    Py_XDECREF(context);
+    return create;
 }
 
 static int add_type(PyObject *module, PyType_Spec *spec, const char *name)
@@ -120,8 +170,13 @@ static int begin(PyObject *module)
     State *state = PyModule_GetState(module);
     state->raw = imported("msgspec", "Raw");
     state->decimal = imported("decimal", "Decimal");
-    if (state->raw == NULL || state->decimal == NULL)
+    state->create = exact_creator();
+    if (state->raw == NULL || state->decimal == NULL || state->create == NULL)
         return -1;
+    if ((state->numbers = PyMem_Calloc(REMEMBERED, sizeof(Remembered))) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0
         || PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0
         || add_type(module, &reader_spec, "Reader") < 0)
@@ -134,6 +189,7 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
     State *state = PyModule_GetState(module);
     Py_VISIT(state->raw);
     Py_VISIT(state->decimal);
+    Py_VISIT(state->create);
     return 0;
 }
 
@@ -142,7 +198,18 @@ static int clear_state(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->raw);
     Py_CLEAR(state->decimal);
+    Py_CLEAR(state->create);
+    for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
+        Py_CLEAR(state->numbers[i].decimal);
     return 0;
+}
+
+static void free_state(void *module)
+{
+    State *state = PyModule_GetState(module);
+    clear_state(module);
+    PyMem_Free(state->numbers);
+    state->numbers = NULL;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, begin}, {0, NULL}};
@@ -156,6 +223,7 @@ static struct PyModuleDef definition = {
     .m_slots = slots,
     .m_traverse = visit_state,
     .m_clear = clear_state,
+    .m_free = free_state,
 };
 
 PyMODINIT_FUNC PyInit__hot(void);

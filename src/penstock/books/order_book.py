@@ -121,6 +121,9 @@ class OrderBook:
         self._may_cross = True
         # A dict keeps insertion order: new entries are last.
         added = list(islice(reversed(half.quantities), len(half.quantities) - known))
+        if len(added) > 1:
+            # Removed ones last: one of them may be another spelling of a price that is new too.
+            added.sort(key=lambda price: bool(half.quantities[price].strip("0.")))
         while added:
             price = added.pop()
             try:

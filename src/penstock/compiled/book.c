@@ -55,24 +55,29 @@ static const int64_t POWERS[] = {
 
 /* ---- numbers ---- */
 
-/* The digits of a plain number as an integer; 0 if they are too many. */
-static int read_number(Span text, int64_t *number, int *decimals)
+/* The digits of a plain number as an integer, read together with the number; NULL if they are too
+   many, or if there are none. */
+static const char *scan_number(const char *at, const char *end, int64_t *number, int *decimals)
 {
+    const char *start = at, *point = NULL;
     int64_t found = 0;
-    int after = -1;
-    for (Py_ssize_t i = 0; i < text.size; i++) {
-        if (text.at[i] == '.') {
-            after = 0;
-            continue;
+    for (; at < end; at++) {
+        unsigned digit = (unsigned)(*at - '0');
+        if (digit <= 9) {
+            if (found >= LARGEST_KEY / 10)
+                return NULL;
+            found = found * 10 + digit;
+        } else if (*at == '.' && point == NULL) {
+            point = at;
+        } else {
+            break;
         }
-        if (found > LARGEST_KEY / 10 - 1)
-            return 0;
-        found = found * 10 + (text.at[i] - '0');
-        after += after >= 0;
     }
+    if (at - start > LONGEST || at - start <= (point != NULL))
+        return NULL;
     *number = found;
-    *decimals = after < 0 ? 0 : after;
-    return *decimals <= MOST_DECIMALS;
+    *decimals = point == NULL ? 0 : (int)(at - point - 1);
+    return *decimals <= MOST_DECIMALS ? at : NULL;
 }
 
 static int times_power(int64_t *number, int power)
@@ -225,29 +230,60 @@ static void drop_worst(Side *side, Py_ssize_t count)
 
 /* ---- changes ---- */
 
-static int note_change(void *context, Span price, Span quantity)
+/* Room for one more; 0 if there is no memory. */
+static int reserve_change(Changes *changes)
 {
-    Changes *changes = context;
-    Change change = {.price = price, .quantity = quantity, .order = changes->count};
-    if (price.size > LONGEST || quantity.size > LONGEST
-        || !read_number(price, &change.number, &change.decimals))
+    Py_ssize_t room = changes->room * 4;
+    Change *items = changes->items == changes->few ? NULL : changes->items, *grown;
+    if (changes->count < changes->room)
         return 1;
-    change.is_zero = is_zero(quantity);
-    if (changes->count == changes->room) {
-        Py_ssize_t room = changes->room * 4;
-        Change *items = changes->items == changes->few ? NULL : changes->items;
-        Change *grown = PyMem_Realloc(items, sizeof(Change) * (size_t)room);
-        if (grown == NULL) {
+    if ((grown = PyMem_Realloc(items, sizeof(Change) * (size_t)room)) == NULL)
+        return 0;
+    if (items == NULL)
+        memcpy(grown, changes->few, sizeof changes->few);
+    changes->items = grown;
+    changes->room = room;
+    return 1;
+}
+
+/* `["price","quantity"]` */
+static const char *scan_change(const char *at, const char *end, Change *change)
+{
+    const char *stop;
+    if (end - at < 2 || at[0] != '[' || at[1] != '"')
+        return NULL;
+    change->price.at = at + 2;
+    if (!(stop = scan_number(at + 2, end, &change->number, &change->decimals)) || end - stop < 3
+        || memcmp(stop, "\",\"", 3))
+        return NULL;
+    change->price.size = stop - change->price.at;
+    change->quantity.at = stop + 3;
+    if (!(stop = scan_plain(stop + 3, end)) || end - stop < 2 || memcmp(stop, "\"]", 2))
+        return NULL;
+    change->quantity.size = stop - change->quantity.at;
+    change->is_zero = is_zero(change->quantity);
+    return change->quantity.size <= LONGEST ? stop + 2 : NULL;
+}
+
+/* All levels of a side; 1 if they are not in the usual spelling, -1 with an exception set. */
+static int read_changes(const Py_buffer *raw, Changes *changes)
+{
+    const char *at = raw->buf, *end = at + raw->len;
+    if (raw->len < 2 || *at != '[' || end[-1] != ']')
+        return 1;
+    if (raw->len == 2)
+        return 0;
+    do {
+        if (!reserve_change(changes)) {
             PyErr_NoMemory();
             return -1;
         }
-        if (items == NULL)
-            memcpy(grown, changes->few, sizeof changes->few);
-        changes->items = grown;
-        changes->room = room;
-    }
-    changes->items[changes->count++] = change;
-    return 0;
+        if ((at = scan_change(at + 1, end, &changes->items[changes->count])) == NULL)
+            return 1;
+        changes->items[changes->count].order = changes->count;
+        changes->count++;
+    } while (at < end && *at == ',');
+    return at != end - 1; /* the last byte is the closing bracket */
 }
 
 static void begin_changes(Changes *changes)
@@ -316,9 +352,9 @@ static int take(Book *book, const Py_buffer *bids, const Py_buffer *asks, int an
     int outcome;
     begin_changes(&both[0]);
     begin_changes(&both[1]);
-    outcome = walk_pairs(bids->buf, bids->len, note_change, &both[0]);
+    outcome = read_changes(bids, &both[0]);
     if (outcome == 0)
-        outcome = walk_pairs(asks->buf, asks->len, note_change, &both[1]);
+        outcome = read_changes(asks, &both[1]);
     if (outcome == 0 && anew) {
         /* Old keys must not keep a new scale from fitting. */
         clear_side(&book->sides[0]);
@@ -402,8 +438,7 @@ static PyObject *book_forget(PyObject *self, PyObject *const *args, Py_ssize_t c
             continue;
         if ((text.at = PyUnicode_AsUTF8AndSize(args[s], &text.size)) == NULL)
             return NULL;
-        if (scan_plain(text.at, text.at + text.size) != text.at + text.size
-            || !read_number(text, &keys[s], &decimals[s]))
+        if (scan_number(text.at, text.at + text.size, &keys[s], &decimals[s]) != text.at + text.size)
             Py_RETURN_FALSE;
         most = decimals[s] > most ? decimals[s] : most;
     }

@@ -7,44 +7,58 @@
 
 PyObject *text_of(Span span) { return PyUnicode_FromStringAndSize(span.at, span.size); }
 
+static PyObject *new_decimal(State *state, Span number)
+{
+    PyObject *text = text_of(number), *value;
+    if (text == NULL)
+        return NULL;
+    value = PyObject_CallFunctionObjArgs(state->create, text, NULL);
+    Py_DECREF(text);
+    return value;
+}
+
 PyObject *decimal_of(State *state, Span number)
 {
     uint32_t hash = 2166136261u;
     Remembered *place;
-    PyObject *text, *value, *before;
+    PyObject *value, *before;
+    if (number.size > LONGEST_REMEMBERED)
+        return new_decimal(state, number);
     for (Py_ssize_t i = 0; i < number.size; i++)
         hash = (hash ^ (unsigned char)number.at[i]) * 16777619u;
     place = &state->numbers[(hash ^ (hash >> 16)) % REMEMBERED];
     if (place->decimal != NULL && place->size == number.size
         && !memcmp(place->text, number.at, (size_t)number.size))
         return Py_NewRef(place->decimal);
-    if ((text = text_of(number)) == NULL)
+    if ((value = new_decimal(state, number)) == NULL)
         return NULL;
-    value = PyObject_CallFunctionObjArgs(state->create, text, NULL);
-    Py_DECREF(text);
-    if (value != NULL && number.size <= LONGEST_REMEMBERED) {
-        before = place->decimal;
-        place->decimal = Py_NewRef(value);
-        place->size = (unsigned char)number.size;
-        memcpy(place->text, number.at, (size_t)number.size);
-        Py_XDECREF(before);
-    }
+    before = place->decimal;
+    place->decimal = Py_NewRef(value);
+    place->size = (unsigned char)number.size;
+    memcpy(place->text, number.at, (size_t)number.size);
+    Py_XDECREF(before);
     return value;
 }
 
 PyObject *level_of(State *state, Span price, Span quantity)
 {
-    PyObject *first = state == NULL ? text_of(price) : decimal_of(state, price), *second, *level;
-    if (first == NULL)
-        return NULL;
-    second = state == NULL ? text_of(quantity) : decimal_of(state, quantity);
-    if (second == NULL) {
-        Py_DECREF(first);
+    PyObject *first, *second, *level;
+    if (state == NULL) {
+        first = text_of(price);
+        second = text_of(quantity);
+    } else {
+        /* Of quantities, only zero comes again and again. */
+        first = decimal_of(state, price);
+        second = is_zero(quantity) ? decimal_of(state, quantity) : new_decimal(state, quantity);
+    }
+    level = first == NULL || second == NULL ? NULL : PyTuple_New(2);
+    if (level == NULL) {
+        Py_XDECREF(first);
+        Py_XDECREF(second);
         return NULL;
     }
-    level = PyTuple_Pack(2, first, second);
-    Py_DECREF(first);
-    Py_DECREF(second);
+    PyTuple_SetItem(level, 0, first); /* takes the reference; cannot fail on a new tuple */
+    PyTuple_SetItem(level, 1, second);
     return level;
 }
 

@@ -6,13 +6,15 @@ READY  := $(VENV)/.ready
 # The smaller environment, with which `make demo` begins: $(READY) completes it.
 DEMO   := $(VENV)/.demo
 ARGS   ?=
+# What the extension is compiled from: a change installs again.
+HOT    := scripts/compile_hot.py $(wildcard src/penstock/compiled/*.[ch])
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak screenshots docs clean
+.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-compiled chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak screenshots docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -20,11 +22,11 @@ help: ## List the commands
 
 setup: $(READY) ## Create .venv with everything the project and its tests need
 
-$(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py
+$(READY): pyproject.toml constraints.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py $(HOT)
 	PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints.txt -e .
 	@touch $(DEMO) $(READY)
 
-$(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py
+$(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap.txt scripts/vendor.py $(HOT)
 	@echo "Installing what the demo needs into $(VENV)."
 	@PYTHON=$(PYTHON) scripts/make-venv $(VENV) constraints-demo.txt -e .
 	@touch $(DEMO)
@@ -44,7 +46,7 @@ test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
 samples: $(READY) ## Run seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each
-	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py $(ARGS)
+	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py tests/compiled $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .
@@ -69,6 +71,9 @@ chaos-backup: $(READY) ## Back up a store that is written at 5,000 messages/s, k
 
 chaos-breaker: $(READY) ## Let an exchange fail under three processes for 100 cooldowns, and kill probers; ROUNDS=100
 	PENSTOCK_TEST_ROUNDS=$(or $(ROUNDS),100) $(BIN)/pytest -s -m sample tests/chaos/test_breaker.py $(ARGS)
+
+chaos-compiled: $(READY) ## Send ten minutes of good and bad frames to both paths, the compiled one sanitised; SEED=7 SECONDS=600
+	$(BIN)/python -m tests.compiled.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 chaos-day: $(READY) ## Record and seal a day of 20 markets, and watch log and memory; HOURS=24
 	PENSTOCK_TEST_HOURS=$(or $(HOURS),24) $(BIN)/pytest -s -m sample tests/chaos/test_day.py $(ARGS)

@@ -1,4 +1,4 @@
-"""Gets the console's chart libraries from npm: a build hook of hatch, and a command.
+"""Gets the console's chart libraries from npm: a part of the build hook, and a command.
 
 `pyproject.toml` pins each library (`tool.penstock.vendor`): its version, the digest of its archive
 and the files of it that the console uses. They are put beside the console's own files, with their
@@ -26,8 +26,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/penstock/console/static/vendor")
 _LARGEST_FILE_BYTES = 2_000_000
@@ -194,28 +192,13 @@ def _npm() -> list[str]:
     return [str(folder / "bin/node"), str(folder / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
-def _advice(error: NotFetched) -> str:
+def advice(error: NotFetched) -> str:
+    """What to say where the libraries could not be fetched."""
     return (
         f"The console's chart libraries are missing. {error}\n"
         "They come from npm's registry: see that `npm ping` works (npm's own settings name a proxy"
         " or a mirror),\nthen run `python scripts/vendor.py`."
     )
-
-
-class VendorHook(BuildHookInterface[Any]):
-    """Puts the libraries into every build, and into the source tree for an editable one."""
-
-    def dependencies(self) -> list[str]:
-        return requirements(Path(self.root))
-
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        try:
-            get_missing(Path(self.root))
-        except NotFetched as error:
-            if version != "editable":
-                raise SystemExit(_advice(error)) from None
-            # All else works without charts, and they can be fetched later.
-            self.app.display_warning(_advice(error))
 
 
 def main(arguments: list[str]) -> None:
@@ -227,7 +210,7 @@ def main(arguments: list[str]) -> None:
     try:
         get_missing(root)
     except NotFetched as error:
-        raise SystemExit(_advice(error)) from None
+        raise SystemExit(advice(error)) from None
 
 
 if __name__ == "__main__":

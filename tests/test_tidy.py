@@ -21,15 +21,16 @@ EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
 # Public names and sections of settings that belong to one exchange have its name.
 NAMES_EXCHANGES = {"throttled/__init__.py", "config/__init__.py", "config/simulator.py"}
 
-# Lines beyond 800 for what only this exchange has: aggregated trades and their requests, files that
-# it publishes, limits that it announces and usage that it reports.
-OWN_LINES = {"binance": 85}
+# Lines beyond 800 for what only this exchange has. Binance: aggregated trades and their requests,
+# files that it publishes, limits that it announces and usage that it reports. Kraken: the checksum.
+OWN_LINES = {"binance": 95, "kraken": 5}
 
 # What may appear in one place only, and where.
-ONLY_IN = {
+ONLY_IN: dict[str, str | tuple[str, ...]] = {
     r"\btime\.(time|monotonic|perf_counter|sleep)|asyncio\.sleep": "clock.py",
     r"\bdatetime\.(now|utcnow|today)\b": "clock.py",
-    r"\bos\.environ|\bgetenv\b": "cli/",
+    # What runs compiled is decided before there are settings.
+    r"\bos\.environ|\bgetenv\b": ("cli/", "compiled/"),
     r"\bfcntl\.flock\b": "files.py",
 }
 
@@ -65,7 +66,8 @@ def test_an_exchanges_folder_holds_only_what_differs(exchange: str) -> None:
     lines = sum(
         path.read_text().count("\n")
         for path in (PACKAGE / "exchanges" / exchange).iterdir()
-        if path.suffix == ".py"
+        # Layouts describe the same payloads once more, for the compiled reader.
+        if path.suffix == ".py" and path.name != "layouts.py"
     )
 
     assert lines <= 800 + OWN_LINES.get(exchange, 0), "share what other exchanges do as well"

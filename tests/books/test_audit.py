@@ -147,7 +147,7 @@ def test_every_planted_difference_is_found_and_mended(
         market.change(change)
     assert market.sync.levels is not None
     plant = delta(0, 0, planted)
-    market.sync.levels.apply([*as_texts(plant.bids)], [*as_texts(plant.asks)])
+    market.sync.levels.apply_raw(plant.bids_raw, plant.asks_raw)
 
     shadow = market.sync.audit(DEPTH)
     for change in after:

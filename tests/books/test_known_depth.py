@@ -46,7 +46,7 @@ def test_a_snapshot_that_ended_by_itself_hides_nothing() -> None:
 def test_what_is_beyond_the_end_is_not_kept_for_ever() -> None:
     sync = begun(levels("10", "9"), levels("11", "12"))
     assert sync.levels is not None
-    sync.levels.apply(levels("9.5", "8"), levels("13"))
+    sync.levels.apply_raw(write_levels(levels("9.5", "8")), write_levels(levels("13")))
 
     sync.forget_beyond(3)
     assert len(sync.levels) == 7, "the snapshot was the whole book: all is known"

@@ -246,3 +246,11 @@ def test_a_level_of_zero_is_gone_for_whoever_looks(zero: str) -> None:
     best.load_plain([("3", "1"), ("1", "5")], [("4", "1"), ("2.5", zero)])
     best.apply_plain([("3", zero)], [("4", zero), ("5", "2")])
     assert best.texts() == ([("1", "5")], [("5", "2")])
+
+
+def test_a_price_that_is_new_and_removed_again_in_another_spelling_is_gone() -> None:
+    book = OrderBook()
+
+    book.apply([("1.10", "5"), ("1.1", "7"), ("1.10", "0")], [])
+
+    assert book.texts() == ([], [])

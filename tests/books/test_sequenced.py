@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.sequenced import BUFFERED_DELTAS, SequencedBook
 from penstock.market.events import BookDelta, BookSnapshot
@@ -44,7 +45,7 @@ def truth(update_id: int) -> dict[str, str]:
 
 def held(sync: SequencedBook) -> dict[str, str]:
     assert sync.levels is not None
-    return {str(price): str(quantity) for price, quantity in sync.levels.bids()}
+    return dict(sync.levels.texts()[0])
 
 
 def true_snapshot(update_id: int) -> BookSnapshot:

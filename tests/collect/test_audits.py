@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 
 from penstock.app.collector import open_collector
 from penstock.app.simulator import build_simulator
-from penstock.books.order_book import OrderBook
+from penstock.books.sequenced import SequencedBook
 from penstock.cli.judge import gather
 from penstock.clock import SystemClock
 from penstock.collect.books import BookMaintainer
@@ -21,6 +21,7 @@ from penstock.collect.collector import Collector
 from penstock.collect.status import BookStatus
 from penstock.config import Collect, Exchanges, Settings, Simulator
 from penstock.exchanges import registry
+from penstock.market.levels import write_levels
 from penstock.simulator.judge import Evidence, Findings, Judge
 from penstock.storage.log import open_log
 
@@ -122,9 +123,10 @@ async def test_a_level_that_went_wrong_by_itself_is_found_and_mended(tmp_path: P
     async with collecting("binance", tmp_path, book_every=0.2) as scene:
         await scene.until(lambda book: book.audits >= 1)
         [sync] = scene.maintainers[0].books().values()
-        assert isinstance(sync.levels, OrderBook)
+        assert isinstance(sync, SequencedBook)
+        assert sync.levels is not None
         deep = sync.levels.texts()[0][700][0]
-        sync.levels.apply_plain([(deep, "123.00000000")], [])
+        sync.levels.apply_raw(write_levels([(deep, "123.00000000")]), write_levels([]))
         # Nobody would ever notice by looking at the stream.
         book = await scene.until(lambda book: bool(book.drift))
         assert (book.drift, book.resyncs, book.state) == (1, 1, "synced")

@@ -236,7 +236,8 @@ async def test_a_wrong_book_begins_again_from_the_snapshot_that_showed_it() -> N
     await scene.begin(A)
     sync = scene.numbered(A)
     assert sync.levels is not None
-    sync.levels.apply([("99.0", "0"), ("98.0", "7.0"), ("98.5", "1.0")], [])
+    wrong = write_levels([("99.0", "0"), ("98.0", "7.0"), ("98.5", "1.0")])
+    sync.levels.apply_raw(wrong, write_levels([]))
     await scene.maintain(12)
 
     assert (sync.state, sync.resyncs) == ("synced", 1)

@@ -161,7 +161,7 @@ def test_without_the_registry_it_says_what_to_do(tree: Tree) -> None:
 
     with pytest.raises(vendor.NotFetched, match="request to the registry failed") as caught:
         vendor.get_missing(tree.root)
-    assert "python scripts/vendor.py" in vendor._advice(caught.value)
+    assert "python scripts/vendor.py" in vendor.advice(caught.value)
 
 
 def test_npm_comes_from_pypi_only_where_it_is_missing_and_needed(

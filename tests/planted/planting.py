@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 BUGS = Path(__file__).parent / "bugs"
 
 _COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "bench", "scripts", "Makefile")
+_EXTENSION = "src/penstock/compiled/_hot.abi3.so"
+_COMPILED_PARTS = ("+++ b/src/penstock/compiled/", "layouts.py\n", "changing_levels.py\n")
 # Without plugins that one process at a time does not need.
 _UNUSED = ("cacheprovider", "xdist")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", *(f"-pno:{name}" for name in _UNUSED))
@@ -36,6 +38,11 @@ class Bug:
     says: str
     tests: tuple[str, ...]
     patch: Path
+
+    @property
+    def in_compiled(self) -> bool:
+        """Whether only the compiled path has it."""
+        return any(part in self.patch.read_text() for part in _COMPILED_PARTS)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ class Copy:
         for name in _COPIED:
             source = original / name
             if source.is_dir():
-                compiled = shutil.ignore_patterns("__pycache__")
+                # Without the extension the Python code runs, in which most bugs are planted.
+                compiled = shutil.ignore_patterns("__pycache__", "_hot.abi3.so")
                 shutil.copytree(source, self._root / name, ignore=compiled)
             elif source.exists():
                 shutil.copy2(source, self._root / name)
@@ -89,15 +97,22 @@ class Copy:
     def judge(self, bug: Bug) -> Verdict:
         """Plant the bug, run its tests, and take it out again."""
         _git_apply(bug, self._root)
+        if bug.in_compiled:
+            self._compile()
         try:
             done = self.run(bug.tests)
         except subprocess.TimeoutExpired as error:
             raise PatchInvalid(f"{bug.name}: its tests hang.") from error
         finally:
+            (self._root / _EXTENSION).unlink(missing_ok=True)
             _git_apply(bug, self._root, "--reverse")
         if done.returncode not in (0, _FAILED):
             raise PatchInvalid(f"{bug.name}: its tests cannot be run.\n{done.stdout}{done.stderr}")
         return Verdict(done.returncode == _FAILED, done.stdout)
+
+    def _compile(self) -> None:
+        script = self._root / "scripts" / "compile_hot.py"
+        subprocess.run([sys.executable, str(script)], check=True)
 
     def run(self, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run tests on the copy's code, as it is now."""

@@ -14,8 +14,10 @@ from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
 
+from msgspec import Raw
+
 from penstock.errors import MalformedLevels
-from penstock.market.levels import Level, LevelText
+from penstock.market.levels import Level, LevelText, split_levels
 from penstock.market.numbers import is_plain
 
 _LONGEST = 100
@@ -97,6 +99,17 @@ class OrderBook:
         if len(quantities) != known:
             self._admit(self._asks, known, asks)
 
+    def load_raw(self, bids: Raw, asks: Raw) -> None:
+        """Load an event's levels. Raises what ``load_plain`` raises."""
+        self.load_plain(split_levels(bids), split_levels(asks))
+
+    def apply_raw(self, bids: Raw, asks: Raw) -> None:
+        """Apply an event's levels. Raises what ``apply_plain`` raises."""
+        self.apply_plain(split_levels(bids), split_levels(asks))
+
+    def checksum(self) -> None:
+        """None: it has none."""
+
     def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
         """Drop bids below, and asks above, these prices."""
         for half, last in ((self._bids, bid), (self._asks, ask)):
@@ -108,6 +121,9 @@ class OrderBook:
         self._may_cross = True
         # A dict keeps insertion order: new entries are last.
         added = list(islice(reversed(half.quantities), len(half.quantities) - known))
+        if len(added) > 1:
+            # Removed ones last: one of them may be another spelling of a price that is new too.
+            added.sort(key=lambda price: bool(half.quantities[price].strip("0.")))
         while added:
             price = added.pop()
             try:

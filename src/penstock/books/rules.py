@@ -17,6 +17,9 @@ class Checksum(NamedTuple):
     """The contribution of a number. A level contributes its price, then its quantity."""
     of: Callable[[str, str], int]
     """The checksum, from the contributions of all bids, best first, and of all asks."""
+    of_digits: Callable[[str, str], int] | None = None
+    """The same as ``of`` where numbers contribute their digits, without point and leading zeros,
+    which a compiled book spells itself; None where they contribute something else."""
 
 
 @dataclass(frozen=True)

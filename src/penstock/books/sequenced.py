@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from penstock.books.book import KNOWN_COMPLETELY, BookView, Finding
+from penstock.books.changing_levels import new_levels
 from penstock.books.known_depth import Ends, KnownDepth, ends_of, side_depth
 from penstock.books.level_diff import count_differing, sides_of
-from penstock.books.order_book import OrderBook
 from penstock.books.rules import BookState
 from penstock.errors import MalformedLevels
 from penstock.market.events import BookDelta, BookSnapshot
@@ -68,7 +68,7 @@ class SequencedBook:
         self.update_id = 0
         self.wants_snapshot = False
         self.resyncs = 0
-        self.levels = OrderBook() if keep_levels else None
+        self.levels = new_levels() if keep_levels else None
         self.side_depths = KNOWN_COMPLETELY
         self._shadow: SequencedBook | None = None
         """Another book that receives the same deltas; see ``SequencedAudit``."""
@@ -158,7 +158,7 @@ class SequencedBook:
         try:
             if self.levels is not None:
                 bids, asks = split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw)
-                self.levels.load_plain(bids, asks)
+                self.levels.load_raw(snapshot.bids_raw, snapshot.asks_raw)
                 self.side_depths = side_depth(bids), side_depth(asks)
         except MalformedLevels as error:
             self.reason = f"snapshot: {error}"
@@ -241,7 +241,7 @@ class SequencedBook:
         if levels is None:
             return
         try:
-            levels.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
+            levels.apply_raw(delta.bids_raw, delta.asks_raw)
         except MalformedLevels as error:
             self.invalidate(f"delta {self.update_id}: {error}")
             return

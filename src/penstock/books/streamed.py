@@ -5,31 +5,24 @@ sends one at the start of the stream, and another after each resubscription. A w
 detected by a checksum where the exchange sends one, and otherwise by a bid that reaches an ask.
 """
 
-from penstock.books.order_book import OrderBook
+from penstock.books.changing_levels import ChangingLevels, new_levels
 from penstock.books.rules import BookRules
-from penstock.books.top_book import TopBook
 from penstock.books.unnumbered import UnnumberedBook
 from penstock.errors import MalformedLevels
 from penstock.market.events import BookDelta, BookSnapshot
-from penstock.market.levels import split_levels
 
 
 class StreamedBook(UnnumberedBook):
     """One symbol's book that starts with a snapshot and continues with changes."""
 
-    __slots__ = ("_checked", "_top", "levels")
+    __slots__ = ("_checked", "levels")
 
     def __init__(self, rules: BookRules, *, keep_levels: bool = True) -> None:
         super().__init__(rules)
         self._checked = rules.checksum is not None
-        self.levels: OrderBook | TopBook | None = None
-        self._top: TopBook | None = None
-        """The levels, if there is a checksum."""
-        if keep_levels and rules.depth is None:
-            self.levels = OrderBook()
-        elif keep_levels and rules.depth is not None:
-            self.levels = top = TopBook(rules.depth, rules.checksum)
-            self._top = top if self._checked else None
+        self.levels: ChangingLevels | None = (
+            new_levels(rules.depth, rules.checksum) if keep_levels else None
+        )
 
     def begin(self, snapshot: BookSnapshot) -> bool:
         """Start from a snapshot in the stream, whatever the state was before."""
@@ -37,7 +30,7 @@ class StreamedBook(UnnumberedBook):
         self._began(snapshot)
         if levels is not None:
             try:
-                levels.load_plain(split_levels(snapshot.bids_raw), split_levels(snapshot.asks_raw))
+                levels.load_raw(snapshot.bids_raw, snapshot.asks_raw)
             except MalformedLevels as error:
                 self.invalidate(f"snapshot: {error}")
             else:
@@ -59,15 +52,15 @@ class StreamedBook(UnnumberedBook):
         if levels is None:
             return
         try:
-            levels.apply_plain(split_levels(delta.bids_raw), split_levels(delta.asks_raw))
+            levels.apply_raw(delta.bids_raw, delta.asks_raw)
         except MalformedLevels as error:
             self.invalidate(f"change: {error}")
         else:
             self._check(levels, delta)
 
-    def _check(self, levels: OrderBook | TopBook, event: BookDelta | BookSnapshot) -> None:
-        if self._top is not None:
-            found, theirs = self._top.checksum(), event.checksum
+    def _check(self, levels: ChangingLevels, event: BookDelta | BookSnapshot) -> None:
+        if self._checked:
+            found, theirs = levels.checksum(), event.checksum
             if found != theirs:
                 self.invalidate(f"checksum: the exchange's is {theirs}, this book's {found}")
         elif levels.crossed():

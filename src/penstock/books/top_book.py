@@ -11,9 +11,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from msgspec import Raw
+
 from penstock.books.rules import Checksum
 from penstock.errors import MalformedLevels
-from penstock.market.levels import Level, LevelText
+from penstock.market.levels import Level, LevelText, split_levels
 
 # Prices near the touch repeat, so their keys and digits are cached; the cache is bounded.
 _REMEMBERED_PRICES = 10_000
@@ -79,6 +81,17 @@ class TopBook:
                     del keys[place], levels[place], spelled[place]
             if len(keys) > depth:
                 del keys[depth:], levels[depth:], spelled[depth:]
+
+    def load_raw(self, bids: Raw, asks: Raw) -> None:
+        """Load an event's levels. Raises what ``load_plain`` raises."""
+        self.load_plain(split_levels(bids), split_levels(asks))
+
+    def apply_raw(self, bids: Raw, asks: Raw) -> None:
+        """Apply an event's levels. Raises what ``apply_plain`` raises."""
+        self.apply_plain(split_levels(bids), split_levels(asks))
+
+    def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
+        """Do nothing: it has no levels beyond its depth."""
 
     def checksum(self) -> int | None:
         """Return the checksum that the exchange must have sent; None if it sends none."""

@@ -17,6 +17,7 @@ from penstock import __version__
 from penstock.cli.context import Sources
 from penstock.cli.descriptors import take_all_descriptors
 from penstock.cli.lazy import LazyCommands
+from penstock.compiled import path_words
 from penstock.errors import PenstockError
 from penstock.runtime.service_manager import use_service_manager
 from penstock.signals import obey_hangups
@@ -53,7 +54,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"penstock {__version__}")
+        typer.echo(f"penstock {__version__}, hot path: {path_words()}")
         raise typer.Exit
 
 

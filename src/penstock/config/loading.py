@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from penstock import compiled
 from penstock.config.renamed import RENAMED, ignored, used_instead
 from penstock.config.schema import (
     describe,
@@ -32,6 +33,7 @@ from penstock.errors import ConfigError, near_matches
 from penstock.errors import hint as hint_of
 
 S = TypeVar("S", bound=Struct)
+_NOT_SETTINGS = ("PENSTOCK_TEST_", compiled.VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class _Gathered:
             if variable in by_variable:
                 if text or not environment.get(f"{variable}_FILE"):
                     self._put_text(by_variable[variable], text, variable)
-            elif variable.startswith("PENSTOCK_") and not variable.startswith("PENSTOCK_TEST_"):
+            elif variable.startswith("PENSTOCK_") and not variable.startswith(_NOT_SETTINGS):
                 known = map(environment_name, (*self.names, *self._in_file))
                 raise _unknown(variable, known, "environment")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
+from penstock import compiled
 from penstock.clock import Clock
 from penstock.doctor.model import Finding, Subject, in_thread, ok, problem, warning
 from penstock.runtime.stores import lake_url, local_folder
@@ -27,6 +28,11 @@ async def check_python(_subject: Subject) -> Iterable[Finding]:
     if version < LEAST_PYTHON:
         return [problem("python", words, f"Install Python {least} or newer.")]
     return [ok("python", words)]
+
+
+async def check_hot_path(_subject: Subject) -> Iterable[Finding]:
+    """Whether frames are read and books kept by compiled code."""
+    return [ok("hot path", compiled.path_words())]
 
 
 def folders_of(subject: Subject) -> dict[str, Path]:

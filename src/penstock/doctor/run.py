@@ -13,12 +13,13 @@ from penstock.doctor.fleet import (
     read_fleet,
 )
 from penstock.doctor.folder import check_partial_files, check_permissions
-from penstock.doctor.machine import check_python, check_space, check_syncs
+from penstock.doctor.machine import check_hot_path, check_python, check_space, check_syncs
 from penstock.doctor.model import Check, Finding, Subject, problem
 from penstock.doctor.ports import check_ports
 
 CHECKS: dict[str, Check] = {
     "python": check_python,
+    "hot path": check_hot_path,
     "disk": check_space,
     "fsync": check_syncs,
     "permissions": check_permissions,

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw
 
+from penstock import compiled
 from penstock.errors import MalformedLevels
 from penstock.market.numbers import is_plain
 
@@ -23,6 +24,8 @@ _decode = msgspec.json.Decoder(list[LevelText]).decode
 # A lone point is the only text in the shape of a number that is not one: hence min_length.
 _decode_longer = msgspec.json.Decoder(list[tuple[str, Annotated[str, Meta(min_length=2)]]]).decode
 _encode = msgspec.json.Encoder().encode
+# The second for bytes that are not UTF-8.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _DIGITS = b"0123456789"
 # Levels without their digits, if all their numbers have a point: so a few calls in C can check that
 # all of them are plain.
@@ -38,7 +41,7 @@ def read_levels(raw: Raw) -> list[LevelText]:
     """
     try:
         levels = _decode(raw)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise MalformedLevels(f"price levels are not pairs of texts: {error}") from error
     if not all_plain_levels([raw]):
         for level in levels:
@@ -56,7 +59,7 @@ def split_levels(raw: Raw) -> list[LevelText]:
     """
     try:
         return _decode_longer(raw)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return read_levels(raw)
 
 
@@ -96,6 +99,8 @@ def as_decimals(raw: Raw) -> list[Level]:
     Raises:
         MalformedLevels: they are not pairs of plain decimal numbers.
     """
+    if compiled.decimals is not None and (found := compiled.decimals(raw)) is not None:
+        return found
     try:
         return [(Decimal(price), Decimal(quantity)) for price, quantity in read_levels(raw)]
     except ArithmeticError as error:

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from penstock import compiled
 from penstock.books.book import BookView
 from penstock.books.book_set import BookSet
 from penstock.books.events import BookEvent
@@ -37,7 +38,8 @@ from penstock.streaming.wanted import StreamKey, WantedStreams
 
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for inspection; older ones are dropped."""
-_FEW = 3  # Fewer frames than this are read faster one by one.
+# Fewer frames than this are read faster one by one.
+_FEW = 3 if compiled.Reader is None else 1
 _EARLY_NS = SECOND_NS // 10
 """How much too early a wake-up may be, from a clock that runs at a different rate."""
 
@@ -139,13 +141,14 @@ class Connection:
 
     def received_many(self, frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
         """Handle frames, each with its receive time: like ``received`` for each, but faster."""
-        if self._read_many is None or len(frames) < _FEW:
+        count, read_many = len(frames), self._read_many
+        if count >= _FEW and read_many and (events := read_many(frames, at_ns)) is not None:
+            self._deliver(events)
+        elif read_many is None or count <= _FEW:
             for each in zip(frames, at_ns, strict=True):
                 self.received(*each)
-        elif (events := self._read_many(frames, at_ns)) is not None:
-            self._deliver(events)
         else:  # one is an answer, or malformed: the others may still be read together
-            half = len(frames) // 2
+            half = count // 2
             self.received_many(frames[:half], at_ns[:half])
             self.received_many(frames[half:], at_ns[half:])
 

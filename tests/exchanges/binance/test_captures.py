@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.order_book import OrderBook
 from penstock.errors import UnknownSymbol

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.errors import UnknownChannel, UnknownSymbol
 from penstock.exchanges.binance.stream import LARGEST_FRAME, BinanceDialect

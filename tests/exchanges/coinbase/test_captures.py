@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.streamed import StreamedBook
 from penstock.exchanges.base import Info

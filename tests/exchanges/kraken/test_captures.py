@@ -16,6 +16,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.rules import BookRules
 from penstock.books.streamed import StreamedBook

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.errors import UnknownChannel, UnknownSymbol
 from penstock.exchanges.kraken.stream import LARGEST_FRAME, KrakenDialect

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.books.whole import WholeBook
 from penstock.errors import UnexpectedAnswer

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.errors import UnknownChannel, UnknownSymbol
 from penstock.exchanges.symbol_map import SymbolMap

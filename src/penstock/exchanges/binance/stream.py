@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from penstock.books.rules import BookRules
 from penstock.errors import UnknownChannel
 from penstock.exchanges.binance import payloads
+from penstock.exchanges.binance.layouts import LAYOUTS
 from penstock.exchanges.binance.limits import STREAM_LIMITS
 from penstock.exchanges.binance.payloads import EventMaker
 from penstock.exchanges.binance.rest import DEEPEST_BOOK
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
+from penstock.exchanges.layouts import NamedLayouts
 from penstock.exchanges.named_frames import NamedFrames
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DedupeKey, contents
@@ -102,12 +104,14 @@ class BinanceDialect:
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols, deferred = symbols, DeferredNumbers()
         self._maker, self._streams = EventMaker(deferred), NamedFrames()
+        self._usual = NamedLayouts(symbols.exchange, LARGEST_FRAME, LAYOUTS)
         reader = FrameReader(
             largest_frame=LARGEST_FRAME,
             deferred=deferred,
             events=self._streams.events,
             answers=self._answers,
             with_care=self._streams.event,
+            usual=self._usual.read_many,
         )
         self.read, self.read_many = reader.read, reader.read_many
 
@@ -124,6 +128,8 @@ class BinanceDialect:
         names = [f"{native.lower()}@{wanted.suffix}" for native in natives]
         read = MethodType(wanted.make, self._maker)
         self._streams.add(zip(names, natives, symbols, strict=True), wanted.payload, read)
+        for each in zip(names, natives, symbols, strict=True):
+            self._usual.add(channel, *each)
         return names
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:

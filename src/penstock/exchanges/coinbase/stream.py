@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.books.rules import BookRules
+from penstock.exchanges.coinbase.layouts import LAYOUTS
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
 from penstock.exchanges.coinbase.payloads import (
     TYPES,
@@ -22,9 +23,11 @@ from penstock.exchanges.coinbase.payloads import (
     spell_at_once,
     spell_with_care,
 )
+from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
+from penstock.exchanges.layouts import usual_reader
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
@@ -80,6 +83,9 @@ class CoinbaseDialect:
             events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, spell_at_once),
             answers=self._answers,
             with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], spell_with_care),
+            usual=usual_reader(
+                NAME, LARGEST_FRAME, [(each, names.symbols[kind]) for kind, each in LAYOUTS]
+            ),
         )
         self.read_many = self._reader.read_many
         self._unanswered: dict[int, set[str]] = {}

@@ -18,4 +18,4 @@ def _crc(bids: str, asks: str) -> int:
     return crc32((asks + bids).encode())
 
 
-CHECKSUM = Checksum(levels=10, spell=_digits, of=_crc)
+CHECKSUM = Checksum(levels=10, spell=_digits, of=_crc, of_digits=_crc)

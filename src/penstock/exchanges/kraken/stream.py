@@ -16,9 +16,12 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import RunningCandles, json_text, malformed
 from penstock.exchanges.kraken.checksum import CHECKSUM
+from penstock.exchanges.kraken.layouts import LAYOUTS
 from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK
+from penstock.exchanges.kraken.symbols import NAME
+from penstock.exchanges.layouts import usual_reader
 from penstock.exchanges.level_formats import objects_at_once, objects_with_care
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
@@ -99,6 +102,11 @@ class KrakenDialect:
             answers=self._answers,
             with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], objects_with_care),
             accepted=self._running.closed,
+            usual=usual_reader(
+                NAME,
+                LARGEST_FRAME,
+                [(each, names.symbols.get(kind)) for kind, each in LAYOUTS.items()],
+            ),
         )
         self.read, self.read_many = reader.read, reader.read_many
         self._counts = AckCounts()

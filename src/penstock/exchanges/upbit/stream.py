@@ -6,17 +6,21 @@ is a whole book, so there is nothing to sync.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from penstock.books.rules import BookRules
 from penstock.exchanges.frames import NOT_READ, json_text, malformed, unreadable
+from penstock.exchanges.layouts import usual_reader
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.upbit.layouts import LAYOUTS
 from penstock.exchanges.upbit.limits import STREAM_LIMITS
 from penstock.exchanges.upbit.payloads import Reader, book_reader, ticker_reader, trade_reader
 from penstock.exchanges.upbit.rest import DEEPEST_BOOK
+from penstock.exchanges.upbit.symbols import NAME
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 from penstock.streaming.dialect import Ack, Received, Refusal
@@ -69,6 +73,9 @@ class UpbitDialect:
             f'{{"ty":"{kind}"'.encode()[:_HEAD]: (kind, reader)
             for kind, reader in self._readers.items()
         }
+        self._usual = usual_reader(
+            NAME, LARGEST_FRAME, [(each, names.symbols[kind]) for kind, each in LAYOUTS.items()]
+        )
         self._wanted: dict[str, tuple[str, str]] = {}
         """Kind and market of the streams currently requested, by stream name."""
         self._unheard: set[str] = set()
@@ -98,6 +105,11 @@ class UpbitDialect:
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""
+        if self._usual is not None and not self._unheard:
+            # Any: mypy does not take a list of events for one of ``Received``.
+            events: list[Any] | None = self._usual((frame,), (received_at_ns,))
+            if events is not None:
+                return events
         if isinstance(frame, str):
             frame = frame.encode(errors="replace")
         kind, read = self._heads.get(frame[:_HEAD], ("", None))
@@ -116,6 +128,10 @@ class UpbitDialect:
         """See ``ReadsMany``; None while a frame may be the acknowledgement of a stream."""
         if self._unheard or max(map(len, frames), default=0) > LARGEST_FRAME:
             return None
+        if self._usual is not None:
+            events = self._usual(frames, received_at_ns)
+            if events is not None:
+                return events
         heads = self._heads
         try:
             return [

@@ -1,0 +1,50 @@
+"""The compiled hot path: an optional extension for reading frames and keeping books.
+
+The Python code is the specification. The extension handles what is spelled as exchanges usually
+spell it, with the same results, and leaves everything else to the Python code. Without the
+extension, or with ``PENSTOCK_COMPILED=off`` in the environment, the Python code does all of it.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Book as CompiledBook
+    from penstock.compiled._hot import Reader as CompiledReader
+
+VARIABLE = "PENSTOCK_COMPILED"
+"""Not a setting: which path runs is decided when modules are imported."""
+OFF = "off"
+INTERFACE = 1
+"""Rises when the extension has to be called differently; it has the same number."""
+
+Reader: "type[CompiledReader] | None" = None
+"""Reads frames by layouts; None, like the others, where the Python code is used."""
+Book: "type[CompiledBook] | None" = None
+"""The levels of a book."""
+decimals: Callable[[Any], list[Any] | None] | None = None
+"""Levels as pairs of Decimal."""
+number: Callable[[str], Any] | None = None
+"""The Decimal of a text."""
+WHY_NOT = ""
+"""Why the Python code is used, if it is."""
+
+if os.environ.get(VARIABLE, "").lower() == OFF:
+    WHY_NOT = f"{VARIABLE}={OFF}"
+else:
+    try:
+        from penstock.compiled import _hot
+    except ImportError:
+        WHY_NOT = "the extension is not built"
+    else:
+        if _hot.INTERFACE == INTERFACE:
+            Book, Reader = _hot.Book, _hot.Reader
+            decimals, number = _hot.decimals, _hot.number
+        else:
+            WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
+
+
+def path_words() -> str:
+    """Which path runs, for people: ``compiled``, or ``Python`` and why."""
+    return f"Python ({WHY_NOT})" if WHY_NOT else "compiled"

@@ -1,0 +1,244 @@
+/* The extension `penstock.compiled._hot`: see docs/decisions/0022-a-compiled-hot-path.md.
+
+   Every function either does exactly what its counterpart in Python does or says that the input is
+   not in the usual spelling; then the Python code decides. */
+
+#include "hot.h"
+
+PyObject *text_of(Span span) { return PyUnicode_FromStringAndSize(span.at, span.size); }
+
+static PyObject *new_decimal(State *state, Span number)
+{
+    PyObject *text = text_of(number), *value;
+    if (text == NULL)
+        return NULL;
+    value = PyObject_CallFunctionObjArgs(state->create, text, NULL);
+    Py_DECREF(text);
+    return value;
+}
+
+PyObject *decimal_of(State *state, Span number)
+{
+    uint32_t hash = 2166136261u;
+    Remembered *place;
+    PyObject *value, *before;
+    if (number.size > LONGEST_REMEMBERED)
+        return new_decimal(state, number);
+    for (Py_ssize_t i = 0; i < number.size; i++)
+        hash = (hash ^ (unsigned char)number.at[i]) * 16777619u;
+    place = &state->numbers[(hash ^ (hash >> 16)) % REMEMBERED];
+    if (place->decimal != NULL && place->size == number.size
+        && !memcmp(place->text, number.at, (size_t)number.size))
+        return Py_NewRef(place->decimal);
+    if ((value = new_decimal(state, number)) == NULL)
+        return NULL;
+    before = place->decimal;
+    place->decimal = Py_NewRef(value);
+    place->size = (unsigned char)number.size;
+    memcpy(place->text, number.at, (size_t)number.size);
+    Py_XDECREF(before);
+    return value;
+}
+
+PyObject *level_of(State *state, Span price, Span quantity)
+{
+    PyObject *first, *second, *level;
+    if (state == NULL) {
+        first = text_of(price);
+        second = text_of(quantity);
+    } else {
+        /* Of quantities, only zero comes again and again. */
+        first = decimal_of(state, price);
+        second = is_zero(quantity) ? decimal_of(state, quantity) : new_decimal(state, quantity);
+    }
+    level = first == NULL || second == NULL ? NULL : PyTuple_New(2);
+    if (level == NULL) {
+        Py_XDECREF(first);
+        Py_XDECREF(second);
+        return NULL;
+    }
+    PyTuple_SetItem(level, 0, first); /* takes the reference; cannot fail on a new tuple */
+    PyTuple_SetItem(level, 1, second);
+    return level;
+}
+
+int walk_pairs(const char *at, Py_ssize_t size, PairFunction each, void *context)
+{
+    const char *end = at + size;
+    Span price, quantity;
+    if (size < 2 || *at != '[' || end[-1] != ']')
+        return 1;
+    if (size == 2)
+        return 0;
+    for (;;) {
+        int outcome;
+        if ((at = scan_pair(at + 1, end, &price, &quantity)) == NULL)
+            return 1;
+        if ((outcome = each(context, price, quantity)) != 0)
+            return outcome;
+        if (at == end - 1)
+            return 0; /* the last byte is the closing bracket */
+        if (at >= end || *at != ',')
+            return 1;
+    }
+}
+
+typedef struct {
+    PyObject *list;
+    State *state;
+} Collected;
+
+static int collect(void *context, Span price, Span quantity)
+{
+    Collected *into = context;
+    PyObject *level = level_of(into->state, price, quantity);
+    int failed = level == NULL ? -1 : PyList_Append(into->list, level);
+    Py_XDECREF(level);
+    return failed;
+}
+
+PyDoc_STRVAR(decimals_doc,
+             "The levels as pairs of Decimal; None if they are not in the usual spelling.");
+
+static PyObject *decimals(PyObject *module, PyObject *raw)
+{
+    Collected into = {NULL, PyModule_GetState(module)};
+    Py_buffer view;
+    int outcome;
+    if (PyObject_GetBuffer(raw, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if ((into.list = PyList_New(0)) == NULL) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    outcome = walk_pairs(view.buf, view.len, collect, &into);
+    PyBuffer_Release(&view);
+    if (outcome == 0)
+        return into.list;
+    Py_DECREF(into.list);
+    if (outcome < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(number_doc, "The Decimal of a text, as ``Decimal(text)`` makes it.");
+
+static PyObject *number(PyObject *module, PyObject *text)
+{
+    State *state = PyModule_GetState(module);
+    Span span;
+    if (PyUnicode_Check(text)) {
+        if ((span.at = PyUnicode_AsUTF8AndSize(text, &span.size)) == NULL)
+            PyErr_Clear(); /* a lone surrogate: the type says what is wrong with it */
+        else if (scan_plain(span.at, span.at + span.size) == span.at + span.size)
+            return decimal_of(state, span);
+    }
+    return PyObject_CallFunctionObjArgs(state->decimal, text, NULL);
+}
+
+static PyMethodDef functions[] = {
+    {"number", number, METH_O, number_doc},
+    {"decimals", decimals, METH_O, decimals_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *imported(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name), *found;
+    if (module == NULL)
+        return NULL;
+    found = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    return found;
+}
+
+/* `Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).create_decimal` */
+static PyObject *exact_creator(void)
+{
+    PyObject *type = imported("decimal", "Context"), *prec = imported("decimal", "MAX_PREC");
+    PyObject *most = imported("decimal", "MAX_EMAX"), *least = imported("decimal", "MIN_EMIN");
+    PyObject *context = NULL, *create = NULL;
+    if (type != NULL && prec != NULL && most != NULL && least != NULL)
+        /* precision, rounding, least and greatest exponent */
+        context = PyObject_CallFunctionObjArgs(type, prec, Py_None, least, most, NULL);
+    if (context != NULL)
+        create = PyObject_GetAttrString(context, "create_decimal");
+    Py_XDECREF(type);
+    Py_XDECREF(prec);
+    Py_XDECREF(most);
+    Py_XDECREF(least);
+    Py_XDECREF(context);
+    return create;
+}
+
+static int add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    int failed = type == NULL ? -1 : PyModule_AddObjectRef(module, name, type);
+    Py_XDECREF(type);
+    return failed;
+}
+
+static int begin(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    state->raw = imported("msgspec", "Raw");
+    state->decimal = imported("decimal", "Decimal");
+    state->create = exact_creator();
+    if (state->raw == NULL || state->decimal == NULL || state->create == NULL)
+        return -1;
+    if ((state->numbers = PyMem_Calloc(REMEMBERED, sizeof(Remembered))) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0
+        || PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0
+        || add_type(module, &reader_spec, "Reader") < 0)
+        return -1;
+    return add_type(module, &book_spec, "Book");
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->raw);
+    Py_VISIT(state->decimal);
+    Py_VISIT(state->create);
+    return 0;
+}
+
+static int clear_state(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->raw);
+    Py_CLEAR(state->decimal);
+    Py_CLEAR(state->create);
+    for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
+        Py_CLEAR(state->numbers[i].decimal);
+    return 0;
+}
+
+static void free_state(void *module)
+{
+    State *state = PyModule_GetState(module);
+    clear_state(module);
+    PyMem_Free(state->numbers);
+    state->numbers = NULL;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, begin}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "penstock.compiled._hot",
+    .m_doc = "The compiled counterparts of reading frames and keeping books.",
+    .m_size = sizeof(State),
+    .m_methods = functions,
+    .m_slots = slots,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+    .m_free = free_state,
+};
+
+PyMODINIT_FUNC PyInit__hot(void);
+PyMODINIT_FUNC PyInit__hot(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,129 @@
+"""Whatever an exchange sends, both paths give the same answer."""
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.compiled.both import NATIVES, Both
+from tests.compiled.frames import MAKERS, some_frame
+from tests.paths import in_python
+
+from penstock import compiled
+from penstock.books.changing_levels import ChangingLevels, new_levels
+from penstock.errors import MalformedLevels
+from penstock.exchanges.kraken.checksum import CHECKSUM
+from penstock.market.levels import LevelText, as_decimals, write_levels
+from penstock.market.numbers import is_plain
+
+pytestmark = pytest.mark.skipif(compiled.Reader is None, reason=compiled.WHY_NOT)
+every_exchange = pytest.mark.parametrize("exchange", NATIVES)
+
+
+@every_exchange
+# A seed says nothing when it is smaller.
+@settings(deadline=None, phases=[Phase.generate], max_examples=25)
+@given(seed=st.integers(0, 2**32), at_once=st.sampled_from([1, 1, 2, 5, 20]))
+def test_frames_and_books_are_the_same(exchange: str, seed: int, at_once: int) -> None:
+    chance, both = random.Random(seed), Both(exchange)
+
+    for _ in range(8):
+        both.receive([some_frame(exchange, chance) for _ in range(at_once)])
+
+
+@every_exchange
+def test_frames_in_the_usual_spelling_are_read_by_the_compiled_reader(exchange: str) -> None:
+    """Otherwise all the others would compare the Python code with itself."""
+    chance, both = random.Random(1), Both(exchange)
+    frames = [MAKERS[exchange](chance).encode() for _ in range(400)]
+    dialect: Any = both.compiled._dialect
+    read_usual = dialect._usual if exchange == "upbit" else dialect.read_many.__self__.usual
+
+    kinds = {type(event) for frame in frames for event in read_usual([frame], [1]) or ()}
+
+    assert len(kinds) == {"binance": 5, "upbit": 2}.get(exchange, 3)
+
+
+@every_exchange
+def test_a_frame_of_ten_megabytes_is_the_same(exchange: str) -> None:
+    both = Both(exchange)
+    frame = MAKERS[exchange](random.Random(3))
+
+    both.receive([frame.replace("[", "[" + " " * 10_000_000, 1)])
+    both.receive(["[" * 10_000_000])
+    both.receive([b"\xff" * 10_000_000, frame])
+
+
+Step = tuple[str, list[LevelText], list[LevelText]]
+_ODD = ("", ".", "-1", "1e5", '"', "\\u0030", "1..2", "é", "7" * 40, f"0.{'1' * 60}", "0" * 90)
+_LONG = (
+    "9" * 20,
+    f"{'8' * 17}.5",
+    f"1.{'0' * 30}",
+    f"2.{'3' * 18}",
+    "123456789012.12345678",
+    "0" * 33,
+)
+price = st.sampled_from(
+    [f"{n // 2}{'.5' * (n % 2)}{zeros}" for n in range(24) for zeros in ("", "0")]
+)
+plain = price | price | st.sampled_from([".5", "5.", "05", "1.10", "1.1", "1.100"])
+# Of an event's levels, the quantities are plain numbers.
+pair = st.tuples(
+    plain | plain | plain | st.sampled_from(_LONG) | st.sampled_from(_ODD),
+    plain | st.just("0.0") | st.sampled_from(_LONG),
+)
+side = st.lists(pair, max_size=12)
+step = st.tuples(st.sampled_from(["apply", "apply", "apply", "load", "forget"]), side, side)
+
+
+def told_by(levels: ChangingLevels, step: Step) -> list[object]:
+    """What levels show after a step."""
+    kind, bids, asks = step
+    told: list[object] = []
+    try:
+        if kind == "forget":
+            prices = [_decimal(side[0][0]) if side else None for side in (bids, asks)]
+            levels.forget_beyond(*prices)
+        elif kind == "load":
+            levels.load_raw(write_levels(bids), write_levels(asks))
+        else:
+            levels.apply_raw(write_levels(bids), write_levels(asks))
+    except MalformedLevels as error:
+        told.append(str(error))
+    told += levels.texts(), levels.texts(1), len(levels), levels.crossed(), levels.checksum()
+    told += levels.best_bid, levels.best_ask
+    return told
+
+
+def _decimal(text: str) -> Decimal | None:
+    return Decimal(text) if is_plain(text) else None
+
+
+@settings(deadline=None)
+@given(st.sampled_from([None, 2, 10]), st.lists(step, max_size=12))
+def test_books_are_the_same(depth: int | None, steps: list[Step]) -> None:
+    rule = CHECKSUM if depth == 10 else None
+    with in_python():
+        python = new_levels(depth, rule)
+    book = new_levels(depth, rule)
+    assert type(book) is not type(python)
+
+    for each in steps:
+        assert told_by(book, each) == told_by(python, each)
+
+
+@given(st.lists(pair, max_size=5).map(write_levels) | st.binary(max_size=30).map(Raw))
+def test_decimals_are_the_same(raw: Raw) -> None:
+    def told() -> object:
+        try:
+            return [[str(number) for number in level] for level in as_decimals(raw)]
+        except MalformedLevels as error:
+            return str(error)
+
+    ours = told()
+    with in_python():
+        assert told() == ours

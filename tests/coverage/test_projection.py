@@ -54,6 +54,8 @@ class Slot:
         self.log, self.slot = log, slot
         self.stored: dict[Stream, SlotCoverage] = {}
         self.gaps: list[GapRow] = []
+        self.gathers = False
+        """Whether records are gathered until they are written, as a process does it."""
         self.start()
 
     def start(self) -> None:
@@ -69,9 +71,14 @@ class Slot:
                 pass
 
     def record(self, *some: Event) -> None:
-        self.projection(self.writer.append(some))
+        recorded = self.writer.append(some)
+        if self.gathers:
+            self.projection.gather(by_stream(recorded))
+        else:
+            self.projection(recorded)
 
     def write(self) -> None:
+        self.projection.take_gathered()
         self.stored |= {each.stream: each for each in self.projection.changed()}
 
     def restart(self) -> None:
@@ -104,9 +111,10 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-def test_any_history_of_ids_equals_the_log(steps: list[Any]) -> None:
+@given(STEPS, st.booleans())
+def test_any_history_of_ids_equals_the_log(steps: list[Any], gathers: bool) -> None:
     mine, recorded = slot(), set[int]()
+    mine.gathers = gathers
     for step in steps:
         if step == "write":
             mine.write()
@@ -323,10 +331,12 @@ def test_an_interruption_goes_on_after_a_restart() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["ticker", "cut", "write", "restart", "quiet", "batch"]), max_size=30)
+    st.lists(st.sampled_from(["ticker", "cut", "write", "restart", "quiet", "batch"]), max_size=30),
+    st.booleans(),
 )
-def test_any_history_by_time_equals_a_plain_account(steps: list[str]) -> None:
+def test_any_history_by_time_equals_a_plain_account(steps: list[str], gathers: bool) -> None:
     mine, batch = slot(), list[Event]()
+    mine.gathers = gathers
     covered, absent = set[int](), True
 
     for now, step in enumerate(steps, 1):

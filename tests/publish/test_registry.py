@@ -89,6 +89,15 @@ def test_only_records_pass_whatever_came_before_them(frames: list[bytes]) -> Non
     assert registry.passed(frames) == [data for data in frames if is_record(data)]
 
 
+def test_a_publisher_sends_nothing_on_topics_of_the_bus() -> None:
+    frames = [
+        write_frame(Frame("_announce", "a", 1, FrameKind.JSON, b"{}")),
+        write_frame(Frame(TOPIC, "a", 1, FrameKind.HEAD, b"")),
+    ]
+
+    assert Registry(ROOM).passed(frames) == []
+
+
 @given(st.lists(SENT, max_size=20))
 def test_a_stream_is_one_whatever_the_kind_of_its_records(frames: list[bytes]) -> None:
     registry = Registry(ROOM)

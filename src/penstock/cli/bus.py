@@ -52,7 +52,8 @@ def run(
         return
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
     with last_words_logged(), measured(settings, log_facts) as listener:
-        run_process(_run(settings, seconds, as_json, listener))
+        running = _run(settings, seconds, as_json, listener)
+        run_process(running, settings.collect.event_loop)
 
 
 async def _run(

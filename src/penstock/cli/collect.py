@@ -83,7 +83,7 @@ def collect(
     give_back_large_pieces()
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
         collecting = _collect(settings, exchange, markets, slot, seconds, listener)
-        status = run_process(collecting)
+        status = run_process(collecting, settings.collect.event_loop)
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,9 @@ from penstock.cli.fitting import Viewport
 from penstock.cli.memory import keep_for_good
 from penstock.cli.painter import Painter, write
 from penstock.clock import Clock, wait_for
+from penstock.config.collecting import EventLoop
 from penstock.errors import TEMPORARY, PenstockError, may_pass
+from penstock.runtime.event_loops import loop_factory
 from penstock.runtime.stopping import stop_after
 from penstock.telemetry import (
     Fact,
@@ -86,11 +88,18 @@ def last_words_logged(*, retried: bool = True) -> Iterator[None]:
         raise typer.Exit(TEMPORARY if retried and may_pass(error) else 2) from error
 
 
-def run_process(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; exit with 1 after a second signal."""
+def run_process(main: Coroutine[Any, Any, T], loop: EventLoop = "asyncio") -> T:
+    """Run a coroutine to its end; exit with 1 after a second signal.
+
+    Raises:
+        MissingExtra: the event loop is not installed.
+    """
     keep_for_good()
     try:
-        return asyncio.run(main)
+        with closing(main):  # it was never started if the event loop is not installed
+            factory = loop_factory(loop)
+            with asyncio.Runner(loop_factory=factory) as runner:
+                return runner.run(main)
     except asyncio.CancelledError:
         write("penstock: stopped at once after a second signal\n")
         raise typer.Exit(1) from None

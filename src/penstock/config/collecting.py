@@ -7,6 +7,8 @@ from msgspec import Meta, Struct
 from penstock.config.ranges import Count, Pause, Seconds, Whole
 from penstock.config.secret import Sensitive
 
+EventLoop = Literal["auto", "asyncio", "uvloop"]
+
 
 class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is collected, and where it is stored."""
@@ -20,6 +22,9 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flush_ms: Count = 20
     """Maximum milliseconds before an event is written. It is written as soon as nothing more is
     waiting to be read; under load, events are batched into one write for up to this long."""
+    event_loop: EventLoop = "auto"
+    """Event loop of ``penstock collect`` and ``penstock bus``: ``asyncio``, ``uvloop`` (the extra
+    ``uvloop``), or ``auto``: uvloop if it is installed."""
     flush_min_ms: Whole = 0
     """Minimum milliseconds between two writes. More saves CPU and adds as much delay."""
     book_depth: Count = 1000

@@ -16,7 +16,7 @@ from penstock.coverage.facts import CoverageNotStored
 from penstock.coverage.gap_reports import GapReports
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import SlotCoverage, as_coverage, as_document
-from penstock.coverage.projection import Projection
+from penstock.coverage.projection import QUIET_NS, Projection
 from penstock.storage.lake.documents import read_seals
 from penstock.storage.log import EventLog, StreamStats
 from penstock.storage.log.keys import Stream
@@ -75,8 +75,7 @@ class CoverageWriter:
         """Write what is left, if the store answers in time."""
         if self.reports is not None:
             self.reports.finish()
-        if (alive_ns := self.alive_ns()) is not None:
-            self.projection.alive(alive_ns, at_least_ns=1)
+        self._advance(at_least_ns=1)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_S):
                 self._written_ns = 0
@@ -93,6 +92,7 @@ class CoverageWriter:
         if self.store is not None:
             async with self._turn:
                 await self._resume(self.store)
+                self._advance()
                 await self._write_gaps(self.store)
                 await self._write_documents(self.store)
 
@@ -122,9 +122,12 @@ class CoverageWriter:
             async with self._turn:
                 await self._write_gaps(self.store)
                 await self._resume(self.store)
-                # Those found in the log too: a document says that all gaps before are reported.
+                is_due = self.clock.monotonic_ns() - self._written_ns >= _WRITE_NS
+                if is_due:
+                    self._advance()
+                # Those found just now too: a document says that all gaps before are reported.
                 await self._write_gaps(self.store)
-                if self.clock.monotonic_ns() - self._written_ns >= _WRITE_NS:
+                if is_due:
                     await self._write_documents(self.store, most_longer)
                     self._written_ns = self.clock.monotonic_ns()
         except Exception as error:
@@ -135,6 +138,13 @@ class CoverageWriter:
             return False
         self._told = False
         return True
+
+    def _advance(self, at_least_ns: int = QUIET_NS) -> None:
+        """Add what was recorded and received up to now."""
+        # First the records: a marker among them may end what is extended.
+        self.projection.take_gathered()
+        if (alive_ns := self.alive_ns()) is not None:
+            self.projection.alive(alive_ns, at_least_ns=at_least_ns)
 
     async def _write_gaps(self, store: StateStore) -> None:
         if self.reports is not None:
@@ -188,9 +198,6 @@ class CoverageWriter:
         projection.resume(stored, here, sealed, begins)
 
     async def _write_documents(self, store: StateStore, most_longer: int | None = None) -> None:
-        alive_ns = self.alive_ns()
-        if alive_ns is not None:
-            self.projection.alive(alive_ns)
         documents = self.projection.changed(most_longer)
         try:
             if documents:

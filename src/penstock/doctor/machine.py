@@ -13,6 +13,7 @@ from statistics import median
 from penstock import compiled
 from penstock.clock import Clock
 from penstock.doctor.model import Finding, Subject, in_thread, ok, problem, warning
+from penstock.runtime.event_loops import loop_name
 from penstock.runtime.stores import lake_url, local_folder
 
 LEAST_PYTHON = (3, 11)
@@ -21,10 +22,11 @@ _SYNCS, _SYNCED_BYTES = 5, 4096
 _SLOW_MS, _TOO_SLOW_MS = 200.0, 2000.0
 
 
-async def check_python(_subject: Subject) -> Iterable[Finding]:
-    """The version of Python, and that of SQLite, which is part of it."""
+async def check_python(subject: Subject) -> Iterable[Finding]:
+    """The version of Python, and that of SQLite, which is part of it; the event loop."""
     version, least = sys.version_info[:2], ".".join(map(str, LEAST_PYTHON))
     words = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    words += f", event loop {loop_name(subject.settings.collect.event_loop)}"
     if version < LEAST_PYTHON:
         return [problem("python", words, f"Install Python {least} or newer.")]
     return [ok("python", words)]

@@ -205,7 +205,7 @@ class RecordingProcess(Process):
             batches = by_stream(recorded)
             if continuity is not None:
                 continuity.take(batches)
-            projection.take(batches)
+            projection.gather(batches)
 
         return tap
 

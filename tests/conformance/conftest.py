@@ -6,12 +6,14 @@ the simulator's address. It prints what it got as one JSON object; only the test
 
 import json
 import os
+import select
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -28,6 +30,11 @@ SEED = 7
 DEPTH = 4000
 LOOK_EVERY = 10
 PAGE = 10_000
+LIBRARIES = {
+    "binance-connector": "binance.spot", "ccxt": "ccxt.pro", "coinbasepro": "coinbasepro",
+    "python-binance": "binance", "python-kraken-sdk": "kraken.spot", "pyupbit": "pyupbit",
+}  # fmt: skip
+"""What the scripts of each environment import."""
 
 Level = tuple[Decimal, Decimal]
 
@@ -192,33 +199,55 @@ RunClients = Callable[..., Results]
 
 
 @pytest.fixture(scope="session")
-def run_clients() -> RunClients:
+def run_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunClients]:
     """Run scripts of one client at the same time; what they printed, joined."""
+    servers: dict[str, subprocess.Popen[str]] = {}
+    with ExitStack() as running:
 
-    def run(environment: str, address: str, *scripts: str) -> Results:
-        python = _python_of(environment)
-        running = [
-            subprocess.Popen(
-                [python, FOLDER / "clients" / script, address],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for script in scripts
-        ]
-        results: Results = {}
+        def run(environment: str, address: str, *scripts: str) -> Results:
+            if environment not in servers:
+                servers[environment] = running.enter_context(_client_server(environment))
+            folder = tmp_path_factory.mktemp("clients")
+            written = [(folder / f"{each}.out", folder / f"{each}.err") for each in scripts]
+            for path in chain.from_iterable(written):
+                path.touch()
+            files = zip((FOLDER / "clients" / each for each in scripts), written, strict=True)
+            request = [address, *([str(script), *map(str, both)] for script, both in files)]
+            codes = _answer(servers[environment], json.dumps(request))
+            results: Results = {}
+            for script, code, (output, failures) in zip(scripts, codes, written, strict=True):
+                assert code == 0, f"{script} failed:\n{failures.read_text()}"
+                results |= json.loads(output.read_text())
+            return results
+
+        yield run
+
+
+@contextmanager
+def _client_server(environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that forks scripts: see ``client_server.py``."""
+    with subprocess.Popen(
+        [_python_of(environment), FOLDER / "client_server.py", LIBRARIES[environment]],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,  # so that its scripts can be killed with it
+    ) as process:  # fmt: skip
         try:
-            for script, process in zip(scripts, running, strict=True):
-                output, failures = process.communicate(timeout=PATIENCE_S)
-                assert process.returncode == 0, f"{script} failed:\n{failures}"
-                results |= json.loads(output)
+            yield process
         finally:
-            for process in running:
-                process.kill()
-                process.communicate()
-        return results
+            os.killpg(process.pid, signal.SIGKILL)
 
-    return run
+
+def _answer(server: subprocess.Popen[str], request: str) -> list[int]:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(f"{request}\n")
+    server.stdin.flush()
+    answered, _, _ = select.select([server.stdout], [], [], PATIENCE_S)
+    if not answered:
+        os.killpg(server.pid, signal.SIGKILL)  # its answer is not one to the next request
+        pytest.fail(f"no answer within {PATIENCE_S} seconds to {request}")
+    codes: list[int] = json.loads(server.stdout.readline())
+    return codes
 
 
 def _python_of(environment: str) -> Path:

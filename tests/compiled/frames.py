@@ -10,10 +10,16 @@ _ODD = ("", ".", "1.", ".5", "-1", "1e5", "NaN", "007.5", "1.10", "1.1", "1" * 7
 _CHARACTERS = '"\\,[]{}.09- \0é'
 
 
-def number(chance: random.Random) -> str:
+class Chance(random.Random):
+    """Chance, and whether the frame that is being made has unusual numbers."""
+
+    odd = True
+
+
+def number(chance: Chance) -> str:
     """A plain number, mostly of the usual kind."""
     kind = chance.random()
-    if kind < 0.7:
+    if kind < 0.7 or not chance.odd:
         return f"{chance.choice((9, 10, 11, 12))}.{chance.randrange(10)}"
     if kind < 0.8:
         return f"{chance.randrange(20)}.{chance.randrange(10**8):08}"
@@ -30,11 +36,11 @@ def number(chance: random.Random) -> str:
     )
 
 
-def quantity(chance: random.Random) -> str:
+def quantity(chance: Chance) -> str:
     return "0.00" if chance.random() < 0.25 else number(chance)
 
 
-def _pairs(chance: random.Random, spell: Callable[[str, str], str]) -> str:
+def _pairs(chance: Chance, spell: Callable[[str, str], str]) -> str:
     count = chance.choice((0, 1, 1, 2, 3, 8, 80))
     return "[" + ",".join(spell(number(chance), quantity(chance)) for _ in range(count)) + "]"
 
@@ -43,14 +49,14 @@ def _texts(price: str, size: str) -> str:
     return f'["{price}","{size}"]'
 
 
-def _at(chance: random.Random) -> str:
+def _at(chance: Chance) -> str:
     digits = chance.choice((1, 3, 6, 6, 6, 9, 10))
     day = chance.choice(("2023-09-25", "2024-02-29", "2023-02-29", "1970-01-01", "2262-01-01"))
     clock = chance.choice(("07:49:37", "23:59:59", "24:00:00", "12:60:00"))
     return f"{day}T{clock}.{chance.randrange(10**digits):0{digits}}{chance.choice('ZZZZz')}"
 
 
-def binance(chance: random.Random) -> str:
+def binance(chance: Chance) -> str:
     native = chance.choice((*NATIVES["binance"], "XRPUSD"))
     first = chance.randrange(30)
     kind, data = chance.choice((
@@ -71,7 +77,7 @@ def binance(chance: random.Random) -> str:
     return f'{{"stream":"{native.lower()}@{kind}","data":{{{data}}}}}'
 
 
-def kraken(chance: random.Random) -> str:
+def kraken(chance: Chance) -> str:
     native = chance.choice((*NATIVES["kraken"], "XRP/USD"))
 
     def level(price: str, size: str) -> str:
@@ -109,7 +115,7 @@ def kraken(chance: random.Random) -> str:
     return f'{{"channel":"{kind}","type":"{how}","data":[{rows(row)}]}}'
 
 
-def coinbase(chance: random.Random) -> str:
+def coinbase(chance: Chance) -> str:
     native, side = chance.choice((*NATIVES["coinbase"], "XRP-USD")), ("buy", "sell")
 
     def change(price: str, size: str) -> str:
@@ -133,7 +139,7 @@ def coinbase(chance: random.Random) -> str:
     ))  # fmt: skip
 
 
-def upbit(chance: random.Random) -> str:
+def upbit(chance: Chance) -> str:
     native = chance.choice((*NATIVES["upbit"], "KRW-XRP"))
 
     def unit(price: str, size: str) -> str:
@@ -150,12 +156,12 @@ def upbit(chance: random.Random) -> str:
     ))  # fmt: skip
 
 
-MAKERS: dict[str, Callable[[random.Random], str]] = {
+MAKERS: dict[str, Callable[[Chance], str]] = {
     "binance": binance, "kraken": kraken, "coinbase": coinbase, "upbit": upbit,
 }  # fmt: skip
 
 
-def spoiled(frame: str, chance: random.Random) -> Frame:
+def spoiled(frame: str, chance: Chance) -> Frame:
     """A frame as it should not be."""
     place = chance.randrange(len(frame) + 1)
     character = chance.choice(_CHARACTERS)
@@ -182,8 +188,10 @@ def spoiled(frame: str, chance: random.Random) -> Frame:
     return frame.replace('"', "\\u0022", 1).encode()
 
 
-def some_frame(exchange: str, chance: random.Random) -> Frame:
+def some_frame(exchange: str, chance: Chance) -> Frame:
     """A frame, usually as it should be."""
+    # Else a book would soon meet a number that it hands over to the Python code with all the rest.
+    chance.odd = chance.random() < 0.1
     frame = MAKERS[exchange](chance)
     if chance.random() < 0.3:
         return spoiled(frame, chance)

@@ -9,7 +9,6 @@ Usage: python -m tests.compiled.fuzz [--seconds 600] [--seed N]
 
 import argparse
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -25,12 +24,12 @@ _ROUNDS_AT_ONCE = 20
 def run(seconds: float, seed: int) -> int:
     """Compare for so long; return the number of frames. Raises AssertionError."""
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
-    from tests.compiled.frames import some_frame  # noqa: PLC0415
+    from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
 
     ends_s, frames = time.monotonic() + seconds, 0
     while time.monotonic() < ends_s:
         for exchange in NATIVES:
-            chance, both = random.Random(seed), Both(exchange)
+            chance, both = Chance(seed), Both(exchange)
             for _ in range(_ROUNDS_AT_ONCE):
                 batch = [some_frame(exchange, chance) for _ in range(chance.choice((1, 1, 2, 30)))]
                 frames += len(batch)

@@ -99,6 +99,8 @@ class CompiledLevels:
 
     def forget_beyond(self, bid: Decimal | None, ask: Decimal | None) -> None:
         """See ``ChangingLevels``."""
+        if self._depth is not None:
+            return  # it has no levels beyond its depth
         if self._python is None:
             texts = (None if price is None else f"{price:f}" for price in (bid, ask))
             if self._book.forget_beyond(*texts):

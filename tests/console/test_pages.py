@@ -3,7 +3,9 @@
 import json
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
@@ -20,6 +22,8 @@ PICTURED = ("overview", "market", "coverage")
 NO_LOOK_AGAIN = """const real = setInterval;
     window.setInterval = (run, ms, ...rest) => (ms === 5000 ? 0 : real(run, ms, ...rest));"""
 """A script by which a page never reads its chart again on its own."""
+SCREENS = {"light": ("light", 1360), "dark": ("dark", 1360), "phone": ("dark", 390)}
+"""Scheme and width."""
 PATIENCE_MS = 60_000
 WIDE_TABLES = """[...document.querySelectorAll(".table-scroll")]
     .filter((one) => one.scrollWidth > one.clientWidth)
@@ -166,38 +170,59 @@ def test_no_request_leaves_the_origin(visit: Visit, demo: Scene) -> None:
     assert weight <= 400_000
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_assistive_technology_can_use_every_page(
-    browser: Browser, demo: Scene, scheme: str
-) -> None:
-    with visiting(
-        browser, color_scheme=scheme, viewport={"width": 1360, "height": 900}, bypass_csp=True
-    ) as visit:
-        found: dict[str, object] = {}
-        for path in PAGES:
-            look(visit.page, demo, path)
-            found |= {f"{path}: {each}": why for each, why in violations(visit.page).items()}
-        assert not found, json.dumps(found, indent=1)
+@dataclass(frozen=True)
+class Seen:
+    """What a page was like when it had data."""
+
+    pixels_too_wide: int
+    wide_tables: list[str]
+    violations: dict[str, Any]
 
 
-@pytest.mark.parametrize(
-    ("name", "scheme", "width"),
-    [("light", "light", 1360), ("dark", "dark", 1360), ("phone", "dark", 390)],
-)
-def test_pages_fit_and_screenshots_are_written(
-    browser: Browser, demo: Scene, screenshots: Path, name: str, scheme: str, width: int
-) -> None:
+@pytest.fixture(scope="module")
+def tour(
+    request: pytest.FixtureRequest, browser: Browser, demo: Scene, screenshots: Path
+) -> tuple[str, dict[str, Seen]]:
+    """Every page once, by its path, on one kind of screen: to load pages costs most."""
+    name = request.param
+    scheme, width = SCREENS[name]
+    seen: dict[str, Seen] = {}
     with visiting(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as visit:
         for path in PAGES:
             look(visit.page, demo, path)
             over = visit.page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
-            assert over <= 0, f"{path} is {over} pixels too wide"
-            if name == "phone":
-                assert not visit.page.evaluate(WIDE_TABLES), f"{path} scrolls inside"
+            tables = visit.page.evaluate(WIDE_TABLES)
             if path.startswith(PICTURED):
                 visit.page.screenshot(path=screenshots / f"{path.partition('/')[0]}-{name}.png")
+            found = {} if name == "phone" else violations(visit.page)
+            seen[path] = Seen(over, tables, found)
+    return name, seen
+
+
+@pytest.mark.parametrize("tour", SCREENS, indirect=True, scope="module")
+def test_pages_fit_and_screenshots_are_written(
+    tour: tuple[str, dict[str, Seen]], screenshots: Path
+) -> None:
+    name, pages = tour
+    for path, seen in pages.items():
+        assert seen.pixels_too_wide <= 0, f"{path} is {seen.pixels_too_wide} pixels too wide"
+        if name == "phone":
+            assert not seen.wide_tables, f"{path} scrolls inside"
+    for pictured in PICTURED:
+        assert (screenshots / f"{pictured}-{name}.png").is_file()
+
+
+@pytest.mark.parametrize("tour", ["light", "dark"], indirect=True, scope="module")
+def test_assistive_technology_can_use_every_page(tour: tuple[str, dict[str, Seen]]) -> None:
+    _, pages = tour
+    found = {
+        f"{path}: {each}": why
+        for path, seen in pages.items()
+        for each, why in seen.violations.items()
+    }
+    assert not found, json.dumps(found, indent=1)
 
 
 def test_a_killed_server_is_shown_at_once_and_the_page_recovers(visit: Visit, demo: Scene) -> None:

@@ -29,8 +29,8 @@ WHEEL_TAG = "cp311-abi3"
 _FROM_PYPI = "ziglang==0.17.0"
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = (
-    *("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-DNDEBUG"),
-    "-DPy_LIMITED_API=0x030B0000",
+    *("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing"),
+    *("-DNDEBUG", "-DPy_LIMITED_API=0x030B0000"),
 )
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-cast-function-type")
 _SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-UNDEBUG")
@@ -44,7 +44,7 @@ class NotCompiled(Exception):
 
 
 def is_current(root: Path) -> bool:
-    """Whether the extension is there, and compiled from these sources."""
+    """Whether the extension is there, and compiled from these sources for this machine."""
     try:
         return _digest(root).encode() in (root / FOLDER / NAME).read_bytes()
     except OSError:
@@ -60,8 +60,13 @@ def compile_missing(root: Path) -> bool:
     if is_current(root):
         return False
     target = root / FOLDER / NAME
-    target.unlink(missing_ok=True)
-    compile_to(root, target)
+    try:
+        target.unlink(missing_ok=True)
+        if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
+            raise NotCompiled("This Python does not load extensions of the stable interface.")
+        compile_to(root, target)
+    except OSError as error:
+        raise NotCompiled(f"The file cannot be written: {error}.") from None
     return True
 
 
@@ -94,8 +99,9 @@ def compile_to(root: Path, target: Path, *, sanitize: bool = False) -> None:
             said = [line for line in done.stderr.splitlines() if "error" in line]
             raise NotCompiled(f"{compiler[0]} failed: {(said or ['it does not say why'])[0]}.")
         # Moved, not written: a running process may have the old file mapped.
-        shutil.copy(made, target.with_suffix(".new"))
-        target.with_suffix(".new").replace(target)
+        new = target.with_suffix(f".{os.getpid()}.new")
+        shutil.copy(made, new)
+        new.replace(target)
 
 
 def requirements(root: Path) -> list[str]:
@@ -122,13 +128,17 @@ def notice(error: NotCompiled) -> str:
 
 def _compiler() -> list[str] | None:
     """The command that compiles, if there is one."""
-    if chosen := os.environ.get("CC"):
-        return shlex.split(chosen)
+    if chosen := os.environ.get("CC", "").strip():
+        try:
+            return shlex.split(chosen)
+        except ValueError:
+            return [chosen]
     for name in _COMPILERS:
         if found := shutil.which(name):
             return [found]
     if importlib.util.find_spec("ziglang") is not None:
-        target = _ZIG_TARGETS.get(platform.machine()) if sys.platform == "linux" else None
+        is_glibc = platform.libc_ver()[0] == "glibc"
+        target = _ZIG_TARGETS.get(platform.machine()) if is_glibc else None
         return [sys.executable, "-m", "ziglang", "cc", *(("-target", target) if target else ())]
     return None
 
@@ -143,7 +153,8 @@ def _sources(root: Path) -> list[str]:
 
 
 def _digest(root: Path) -> str:
-    whole = hashlib.sha256(repr(_FLAGS).encode())
+    made_for = sysconfig.get_platform(), platform.libc_ver()[0], _uses_zig()
+    whole = hashlib.sha256(repr((_FLAGS, made_for)).encode())
     for name in _sources(root):
         whole.update((root / FOLDER / name).read_bytes())
     return whole.hexdigest()

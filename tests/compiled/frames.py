@@ -50,6 +50,8 @@ def _texts(price: str, size: str) -> str:
 
 
 def _at(chance: Chance) -> str:
+    if not chance.odd:
+        return f"2023-09-25T07:49:37.{chance.randrange(10**6):06}Z"
     digits = chance.choice((1, 3, 6, 6, 6, 9, 10))
     day = chance.choice(("2023-09-25", "2024-02-29", "2023-02-29", "1970-01-01", "2262-01-01"))
     clock = chance.choice(("07:49:37", "23:59:59", "24:00:00", "12:60:00"))

@@ -14,9 +14,12 @@ from tests.paths import in_python
 from penstock import compiled
 from penstock.books.changing_levels import ChangingLevels, new_levels
 from penstock.errors import MalformedLevels
+from penstock.exchanges.binance.layouts import LAYOUTS
 from penstock.exchanges.kraken.checksum import CHECKSUM
+from penstock.exchanges.layouts import NamedLayouts
 from penstock.market.levels import LevelText, as_decimals, write_levels
 from penstock.market.numbers import is_plain
+from penstock.market.symbol import Symbol
 
 pytestmark = pytest.mark.skipif(compiled.Reader is None, reason=compiled.WHY_NOT)
 every_exchange = pytest.mark.parametrize("exchange", NATIVES)
@@ -128,3 +131,18 @@ def test_decimals_are_the_same(raw: Raw) -> None:
     ours = told()
     with in_python():
         assert told() == ours
+
+
+def test_a_snapshot_begins_with_a_scale_of_its_own() -> None:
+    assert compiled.Book is not None
+    book = compiled.Book(0)
+    assert book.load(b'[["0.000000000000000001","1"]]', b"[]")
+    assert book.load(b'[["60000.00","1"]]', b"[]")
+
+
+def test_of_two_symbols_with_one_name_the_first_counts() -> None:
+    layouts = NamedLayouts("binance", 1_000, LAYOUTS)
+    for symbol in ("BTC/USD", "XBT/USD"):
+        layouts.add("trades", "btcusd@trade", "BTCUSD", Symbol.parse(symbol))
+
+    assert [each[1].unified for each in layouts._streams.values()] == ["BTC/USD"]

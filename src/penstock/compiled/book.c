@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define LONGEST 31          /* characters of a price or quantity */
+#define LEAST_SCALE 8
 #define MOST_DECIMALS 18
 #define LARGEST_KEY (INT64_MAX / 4)
 #define FEW 64
@@ -359,6 +360,7 @@ static int take(Book *book, const Py_buffer *bids, const Py_buffer *asks, int an
         /* Old keys must not keep a new scale from fitting. */
         clear_side(&book->sides[0]);
         clear_side(&book->sides[1]);
+        book->scale = LEAST_SCALE;
     }
     if (outcome == 0)
         outcome = !make_keys(book, both);
@@ -596,7 +598,7 @@ static PyObject *book_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         return NULL;
     book->module = Py_XNewRef(PyType_GetModule(type));
     book->state = state;
-    book->scale = 8;
+    book->scale = LEAST_SCALE;
     book->depth = depth;
     return (PyObject *)book;
 }

@@ -45,11 +45,13 @@ PyObject *level_of(State *state, Span price, Span quantity)
     PyObject *first, *second, *level;
     if (state == NULL) {
         first = text_of(price);
-        second = text_of(quantity);
+        second = first == NULL ? NULL : text_of(quantity);
     } else {
         /* Of quantities, only zero comes again and again. */
         first = decimal_of(state, price);
-        second = is_zero(quantity) ? decimal_of(state, quantity) : new_decimal(state, quantity);
+        second = first == NULL       ? NULL
+                 : is_zero(quantity) ? decimal_of(state, quantity)
+                                     : new_decimal(state, quantity);
     }
     level = first == NULL || second == NULL ? NULL : PyTuple_New(2);
     if (level == NULL) {

@@ -567,11 +567,12 @@ static int read_as(const Reader *reader, const Layout *layout, PyObject *entry, 
 static int read_named(const Reader *reader, Span frame, PyObject *stamp, PyObject *events)
 {
     Py_ssize_t size = PyBytes_Size(reader->prefix), which;
-    const char *stop, *name = frame.at + size;
+    const char *stop, *name;
     PyObject *entry, *number;
     int outcome;
     if (frame.size < size || memcmp(frame.at, PyBytes_AsString(reader->prefix), (size_t)size))
         return UNKNOWN;
+    name = frame.at + size;
     if ((stop = scan_text(name, frame.at + frame.size, 1)) == NULL)
         return UNKNOWN;
     if ((outcome = look_up(reader->streams, (Span){name, stop - name}, &entry)) != RECOGNISED)

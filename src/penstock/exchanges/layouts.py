@@ -149,4 +149,5 @@ class NamedLayouts:
     def add(self, channel: str, name: str, native: str, symbol: Symbol) -> None:
         """Add a stream; without effect if its channel has no layout."""
         if channel in self._places:
-            self._streams[name] = self._places[channel], symbol, native.encode()
+            # The first symbol of a name counts, as on the other path.
+            self._streams.setdefault(name, (self._places[channel], symbol, native.encode()))

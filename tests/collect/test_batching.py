@@ -113,3 +113,28 @@ async def test_while_more_keeps_coming_a_batch_grows_until_it_is_full() -> None:
     batching.arrived()
     await batching.due(waiting)
     assert seen[-2] < FULL <= seen[-1]
+
+
+def test_frequent_messages_are_gathered_and_rare_ones_are_not() -> None:
+    def writes_per_s(arrivals_per_s: int) -> int:
+        async def play() -> int:
+            clock = ManualClock()
+            writer = Writer(clock, Batching(Flushing(latest_s=0.02), clock))
+            task = asyncio.create_task(writer.run())
+            for _ in range(2 * arrivals_per_s):
+                await clock.advance(1 / arrivals_per_s)
+                writer.arrive()
+            task.cancel()
+            return sum(at_ns >= clock.monotonic_ns() - 1_000 * MS for at_ns, _ in writer.writes)
+
+        return asyncio.run(play())
+
+    assert writes_per_s(1_000) >= 950
+    assert 500 <= writes_per_s(2_000) <= 1_100
+    assert 190 <= writes_per_s(5_000) <= 230
+
+
+def test_after_a_flood_a_message_that_comes_alone_is_written_at_once() -> None:
+    writer = run(Flushing(), [0] * 5_000 + [1_000, 30])
+    at_ns, batch = writer.writes[-1]
+    assert batch == [at_ns]

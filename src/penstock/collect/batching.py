@@ -2,19 +2,25 @@
 
 A message that arrives alone is written and published within a fraction of a millisecond. While more
 are waiting on the sockets they are gathered into one batch, until it is full or has waited for
-``latest_s``. Every write has a fixed cost, so the next batch is gathered for as long as the last
-write took: the busier the process, the larger its batches.
+``latest_s``. Every write has a fixed cost, more than that of ten messages. So the next batch is
+gathered for as long as the last write took, and longer the more messages arrive per second, up to
+a quarter of ``latest_s``: the busier the process, the larger its batches.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp
 
 from penstock.clock import Clock
 from penstock.config import Collect
 
 FULL = 2_000
 """With this many frames and events waiting, a batch is written without waiting for more."""
+_FREQUENT = 4_000
+"""With this many messages per second, batches are gathered for a quarter of ``latest_s``."""
+_RATE_NS = 100_000_000
+"""The time over which the rate of messages is averaged."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -42,6 +48,8 @@ class Batching:
         self._latest_ns = round(flushing.latest_s * _SECOND_NS)
         self._least_ns = round(flushing.least_s * _SECOND_NS)
         self._clock = clock
+        self._per_s = 0.0
+        """Messages per second, lately."""
         self._something = asyncio.Event()
         self._began_ns = self._ended_ns = clock.monotonic_ns()
 
@@ -55,23 +63,38 @@ class Batching:
         await self._something.wait()
         first_ns = now_ns()
         rest_ns = min(self._latest_ns, self._ended_ns - self._began_ns)
-        free_ns = max(self._began_ns + self._least_ns, self._ended_ns + rest_ns)
+        pause_ns = max(self._least_ns, self._pause_ns())
+        free_ns = max(self._began_ns + pause_ns, self._ended_ns + rest_ns)
         if free_ns > first_ns:
             await self._clock.sleep((free_ns - first_ns) / _SECOND_NS)
         until_ns = max(free_ns, first_ns + self._latest_ns)
-        await settled(self._clock, waiting, until_ns)
+        size = await settled(self._clock, waiting, until_ns)
         self._something.clear()
-        self._began_ns = now_ns()
+        before_ns, self._began_ns = self._began_ns, now_ns()
+        forgotten = exp((before_ns - self._began_ns) / _RATE_NS)
+        self._per_s = self._per_s * forgotten + size * _SECOND_NS / _RATE_NS
+
+    def _pause_ns(self) -> int:
+        """The time between the beginnings of two batches.
+
+        It grows with the square of the rate, so that a message that is one of a few waits little.
+        """
+        share = min(1.0, self._per_s / _FREQUENT)
+        return round(self._latest_ns / 4 * share * share)
 
     def written(self) -> None:
         """Note that the batch is written."""
         self._ended_ns = self._clock.monotonic_ns()
 
 
-async def settled(clock: Clock, waiting: Callable[[], int], until_ns: int) -> None:
-    """Wait until no more frames arrive, a batch is full, or ``until_ns`` is reached."""
+async def settled(clock: Clock, waiting: Callable[[], int], until_ns: int) -> int:
+    """Wait until no more frames arrive, a batch is full, or ``until_ns`` is reached.
+
+    Returns what waits then.
+    """
     seen, now = -1, waiting()
     while now != seen and now < FULL and clock.monotonic_ns() < until_ns:
         # One iteration of the event loop, in which every readable socket is read.
         await clock.sleep(0)
         seen, now = now, waiting()
+    return now

@@ -27,6 +27,7 @@ SCREENS = {"light": ("light", 1360), "dark": ("dark", 1360), "phone": ("dark", 3
 BEST = """["bid", "ask"].map(
     (name) => document.querySelector(`[data-field=${name}]`).textContent)"""
 PATIENCE_MS = 60_000
+PICTURED_AFTER_MS, DRAWN_MS = 150_000, 3_000
 WIDE_TABLES = """[...document.querySelectorAll(".table-scroll")]
     .filter((one) => one.scrollWidth > one.clientWidth)
     .map((one) => one.querySelector("table")?.dataset.table)"""
@@ -194,13 +195,19 @@ def tour(
     scheme, width = SCREENS[name]
     seen: dict[str, Seen] = {}
     with visiting(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as visit:
+        is_for_docs = screenshots.parent.name == "docs"
+        if is_for_docs and name == "light":  # there is more to see later
+            visit.page.wait_for_timeout(PICTURED_AFTER_MS)
         for path in PAGES:
             look(visit.page, demo, path)
+            if path.startswith("market/"):
+                expect(field(visit.page, "badge")).to_have_text("synced")
             over = visit.page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             tables = visit.page.evaluate(WIDE_TABLES)
             if path.startswith(PICTURED):
+                visit.page.wait_for_timeout(DRAWN_MS if is_for_docs else 0)
                 visit.page.screenshot(path=screenshots / f"{path.partition('/')[0]}-{name}.png")
             found = {} if name == "phone" else violations(visit.page)
             seen[path] = Seen(over, tables, found)

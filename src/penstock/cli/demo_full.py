@@ -39,7 +39,7 @@ _START_S = 120.0
 _STOP_S = 60.0
 _REPORT_S = 60.0
 _POLL_S = 0.5
-_BACKUP_ATTEMPTS, _BACKUP_S = 5, 3.0
+_BACKUP_ATTEMPTS, _BACKUP_S = 20, 3.0
 _KILLING = 0.7
 """The share of the demo in which processes are killed; in the rest they recover."""
 _PRODUCERS = ("collect", "fetch", "tickers")

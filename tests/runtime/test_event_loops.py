@@ -1,6 +1,8 @@
 """A process runs on the event loop that the settings choose, and what it does works on each."""
 
 import asyncio
+import os
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -37,6 +39,26 @@ async def _module_of_loop() -> str:
 def test_a_process_runs_on_the_loop_of_the_settings(wanted: EventLoop, module: str) -> None:
     assert run_process(_module_of_loop(), wanted) == module
     assert loop_name(wanted).partition(" ")[0] == module
+
+
+_THREADS = """
+from pathlib import Path
+from penstock.cli.running import run_process
+
+async def threads():
+    return [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+
+print(any(name.startswith("iou-sqp") for name in run_process(threads(), "uvloop")))
+"""
+
+
+def test_no_thread_of_the_kernel_polls_for_uvloop() -> None:
+    # In a process of its own: libuv looks at its environment once.
+    environment = {name: each for name, each in os.environ.items() if name != "UV_USE_IO_URING"}
+    words = [sys.executable, "-c", _THREADS]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.usefixtures("no_uvloop")

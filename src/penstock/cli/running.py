@@ -95,6 +95,8 @@ def run_process(main: Coroutine[Any, Any, T], loop: EventLoop = "asyncio") -> T:
         MissingExtra: the event loop is not installed.
     """
     keep_for_good()
+    # Else uvloop has a thread of the kernel wait for requests by polling, which it hardly makes.
+    os.environ.setdefault("UV_USE_IO_URING", "0")
     try:
         with closing(main):  # it was never started if the event loop is not installed
             factory = loop_factory(loop)

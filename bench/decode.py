@@ -28,6 +28,7 @@ from bench._c_loop import measure_loop
 from bench._real import PEERS, peers
 from bench._sides import Answer, Side, our_python, peer_python, pinned_versions, running
 from bench.inputs import binance, coinbase, kraken, upbit
+from bench.inputs.cases import CASES
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Seal, tell_truth
 
@@ -48,15 +49,6 @@ FORMATS = {
     "upbit": "the same bytes, in the short spelling; books and trades",
 }
 """What the sides are given; a case's name begins with its exchange's."""
-CASES = (
-    "binance_mix",
-    "binance_book",
-    "binance_trades",
-    "binance_ticker",
-    "kraken_mix_crc",
-    "coinbase_mix",
-    "upbit_mix",
-)
 HOW = ("one_decimals", "one_text", "batch_decimals", "batch_text")
 """How ours reads: frames at once, and what becomes of numbers."""
 SEEN = {

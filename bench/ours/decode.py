@@ -18,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import msgspec
+from bench.inputs.cases import CASES
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 
@@ -50,16 +51,6 @@ FRAMES_AT_ONCE = 256
 """What a session finds on its socket, about, when it has all it can do."""
 WITHOUT_IDS = {"kraken"}
 """Where trades are compared without their ids: an older format of the exchange has none."""
-STREAMS = {
-    "binance_mix": ("binance", ""),
-    "binance_book": ("binance", "@depth"),
-    "binance_trades": ("binance", "@aggTrade"),
-    "binance_ticker": ("binance", "@bookTicker"),
-    "kraken_mix_crc": ("kraken", ""),
-    "coinbase_mix": ("coinbase", ""),
-    "upbit_mix": ("upbit", ""),
-}
-"""The cases: of which exchange, and of which of its streams; of all, if none is named."""
 
 
 class Replay:
@@ -145,7 +136,7 @@ class Case:
     """One thing to time: which frames, how many at once, and what a listener does with events."""
 
     def __init__(self, name: str = "binance_mix", how: str = "batch_text") -> None:
-        self.exchange, self.stream = STREAMS[name]
+        self.exchange, self.stream = CASES[name]
         size, _, self._form = how.partition("_")
         self.frames_at_once = self.events_at_once = FRAMES_AT_ONCE if size == "batch" else 1
         self.seen: Counter[type[Event]] = Counter()

@@ -17,22 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
+from bench.inputs.cases import CASES
 from bench.inputs.stored import Inputs
 from bench.inputs.truth import Testimony
 from cryptofeed.defines import L2_BOOK, TICKER, TRADES
 from cryptofeed.exchanges import Binance, Coinbase, Kraken, Upbit
 from cryptofeed.symbols import Symbols
 
-CASES = {
-    "binance_mix": ("binance", ""),
-    "binance_book": ("binance", "@depth"),
-    "binance_trades": ("binance", "@aggTrade"),
-    "binance_ticker": ("binance", "@bookTicker"),
-    "kraken_mix_crc": ("kraken", ""),
-    "coinbase_mix": ("coinbase", ""),
-    "upbit_mix": ("upbit", ""),
-}
-"""Of which exchange, and of which of its streams; of all, if none is named."""
 FEEDS = {
     "binance": (Binance, (L2_BOOK, TRADES, TICKER), {}),
     # Ten levels a side, as ours are: more would cost it more.

@@ -70,11 +70,11 @@ class Projection:
 
     def take_gathered(self) -> None:
         """Update from what was gathered; due before anything is read from it."""
-        by_stream: dict[Stream, list[Stored]] = {}
+        found: dict[Stream, list[Stored]] = {}
         for batch in self._gathered:
-            by_stream.setdefault(batch.stream, []).extend(batch.records)
+            found.setdefault(batch.stream, []).extend(batch.records)
         self._gathered, self._gathered_records = [], 0
-        self.take([StreamBatch(stream, records) for stream, records in by_stream.items()])
+        self.take([StreamBatch(stream, records) for stream, records in found.items()])
 
     def take(self, batches: Sequence[StreamBatch]) -> None:
         """Update from newly recorded events, by stream.

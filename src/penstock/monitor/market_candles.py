@@ -192,7 +192,7 @@ class _Chart:
             # After now there is nothing: a bound would only cost a search.
             until_ns = None if until_ms > self.now_ms else until_ms * _MS_NS
             read = TradeReading(self.reader, stream, since_ms * _MS_NS, until_ns, most=left)
-            part, oldest_ns = CandleSeries(self.interval), self.now_ms * _MS_NS
+            part, oldest_ns = CandleSeries(self.interval), until_ms * _MS_NS - 1
             for trades in read:
                 part.add(trades)
                 oldest_ns = min(oldest_ns, *(each.at_ns for each in trades))
@@ -200,9 +200,8 @@ class _Chart:
             self.complete_ms = min(self.complete_ms, since_ms)
             if not read.complete:
                 # The interval of the oldest one lacks trades.
-                self.complete_ms = self.interval.next_open(
-                    self.interval.open_of(oldest_ns // _MS_NS)
-                )
+                cut_ms = self.interval.open_of(oldest_ns // _MS_NS)
+                self.complete_ms = self.interval.next_open(cut_ms)
                 part.drop_before(self.complete_ms)
             if part:
                 self.source = "trades" if self._recorded is None else "candles and trades"

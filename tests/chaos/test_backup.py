@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,10 +108,12 @@ async def ended(process: "subprocess.Popen[str]") -> int:
     return await asyncio.to_thread(process.wait, LONGEST_S)
 
 
-def assert_complete(folder: Path) -> None:
-    """Everything that looks like a backup is one."""
-    for each in list_backups(folder):
-        check_archive(folder / each.name)
+def assert_complete(folder: Path, before: Collection[str] = ()) -> set[str]:
+    """Everything that looks like a backup is one, but for what was checked before; all of them."""
+    found = {each.name for each in list_backups(folder)}
+    for name in found.difference(before):
+        check_archive(folder / name)
+    return found
 
 
 def assert_no_leftovers(data: Path, backups: Path) -> None:
@@ -195,12 +197,13 @@ async def test_killed_backups(tmp_path: Path) -> None:
         began = time.monotonic()
         assert await ended(backup(data, backups)) == 0
         longest = time.monotonic() - began
+        complete = set[str]()
         for _ in range(KILLS):
             before, process = writer.count, backup(data, backups)
             await asyncio.sleep(chance.uniform(0.2, 1) * longest)
             process.send_signal(signal.SIGKILL)
             await ended(process)
-            assert_complete(backups)
+            complete = assert_complete(backups, complete)
             await writer.until(before + 1)
         # Not restored: by now the store may hold millions of records.
         assert await ended(backup(data, backups, "--no-rehearse")) == 0

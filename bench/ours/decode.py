@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import msgspec
@@ -47,6 +47,14 @@ _COUNTED: dict[type[Event], str] = {
     Ticker: "tickers",
 }
 """What the truth calls events."""
+_NUMBERS = {
+    BookDelta: attrgetter("bids", "asks"),
+    BookSnapshot: attrgetter("bids", "asks"),
+    Trade: attrgetter("price", "quantity"),
+    AggTrade: attrgetter("price", "quantity"),
+    Ticker: attrgetter("bid", "ask"),
+}
+"""The numbers of an event, as decimals: those that the peer makes."""
 FRAMES_AT_ONCE = 256
 """What a session finds on its socket, about, when it has all it can do."""
 WITHOUT_IDS = {"kraken"}
@@ -109,22 +117,25 @@ class Replay:
         waiting: list[bytes] = []
         stamps_ns: list[int] = []
 
-        def read() -> None:
-            connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
-            waiting.clear()
-            stamps_ns.clear()
+        def hand_over() -> None:
             if connection.commands:
                 self._fetch(connection, clock.now_ns())
-            if len(connection.events) >= case.events_at_once:
+            if connection.events:
                 case.listen(connection.take_events(), connection)
 
+        if at_once == 1:
+            for frame in frames:
+                connection.received(frame, anchor_ns + monotonic_ns())
+                hand_over()
+            return
         for frame in frames:
             waiting.append(frame)
             stamps_ns.append(monotonic_ns())
-            if len(waiting) >= at_once:
-                read()
-        read()
-        case.listen(connection.take_events(), connection)
+            if len(waiting) >= at_once or frame is frames[-1]:
+                connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
+                waiting.clear()
+                stamps_ns.clear()
+                hand_over()
 
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():
@@ -138,7 +149,7 @@ class Case:
     def __init__(self, name: str = "binance_mix", how: str = "batch_text") -> None:
         self.exchange, self.stream = CASES[name]
         size, _, self._form = how.partition("_")
-        self.frames_at_once = self.events_at_once = FRAMES_AT_ONCE if size == "batch" else 1
+        self.frames_at_once = FRAMES_AT_ONCE if size == "batch" else 1
         self.seen: Counter[type[Event]] = Counter()
 
     def listen(self, events: Sequence[Event], _connection: Connection) -> None:
@@ -147,14 +158,9 @@ class Case:
             self.seen.update(map(type, events))
             return
         for event in events:
-            self.seen[type(event)] += 1
-            match event:
-                case BookDelta() | BookSnapshot():
-                    _ = event.bids, event.asks
-                case AggTrade() | Trade():
-                    _ = event.price, event.quantity
-                case Ticker():
-                    _ = event.bid, event.ask
+            kind = type(event)
+            self.seen[kind] += 1
+            _NUMBERS[kind](event)
 
 
 def measure(replay: Replay, case: Case) -> dict[str, object]:

@@ -117,25 +117,21 @@ class Replay:
         waiting: list[bytes] = []
         stamps_ns: list[int] = []
 
-        def hand_over() -> None:
+        for frame in frames:
+            if at_once == 1:
+                connection.received(frame, anchor_ns + monotonic_ns())
+            else:
+                waiting.append(frame)
+                stamps_ns.append(monotonic_ns())
+                if len(waiting) < at_once and frame is not frames[-1]:
+                    continue
+                connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
+                waiting.clear()
+                stamps_ns.clear()
             if connection.commands:
                 self._fetch(connection, clock.now_ns())
             if connection.events:
                 case.listen(connection.take_events(), connection)
-
-        if at_once == 1:
-            for frame in frames:
-                connection.received(frame, anchor_ns + monotonic_ns())
-                hand_over()
-            return
-        for frame in frames:
-            waiting.append(frame)
-            stamps_ns.append(monotonic_ns())
-            if len(waiting) >= at_once or frame is frames[-1]:
-                connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
-                waiting.clear()
-                stamps_ns.clear()
-                hand_over()
 
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():

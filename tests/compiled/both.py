@@ -22,7 +22,10 @@ NATIVES = {
     "upbit": ("KRW-BTC", "KRW-ETH"),
 }
 CHANNELS = {
-    "binance": ("book_deltas", "trades", "agg_trades", "tickers", "book_snapshots"),
+    "binance": (
+        *("book_deltas", "trades", "agg_trades", "tickers", "book_snapshots", "tickers_24h"),
+        "candles_1m",
+    ),
     "kraken": ("book_deltas", "trades", "tickers"),
     "coinbase": ("book_deltas", "trades", "tickers"),
     "upbit": ("book_deltas", "trades", "tickers"),

@@ -1,7 +1,9 @@
 """Whatever an exchange sends, both paths give the same answer."""
 
 import gc
+import re
 import weakref
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.compiled.both import NATIVES, Both
-from tests.compiled.frames import MAKERS, Chance, some_frame
+from tests.compiled.frames import MAKERS, Chance, Frame, some_frame
 from tests.paths import in_python
 
 from penstock import compiled
@@ -58,7 +60,44 @@ def test_frames_in_the_usual_spelling_are_read_by_the_compiled_reader(
 
     kinds = {type(event) for frame in frames for event in read(frame, 1) or ()}
 
-    assert len(kinds) == {"binance": 5, "upbit": 2}.get(exchange, 3)
+    assert len(kinds) == {"binance": 7, "upbit": 2}.get(exchange, 3)
+
+
+BAD: dict[str, Callable[[str], list[Frame]]] = {
+    "cut": lambda frame: [frame[:place].encode() for place in range(len(frame))],
+    "doubled": lambda frame: [frame + frame, f"{frame},{frame}", f"[{frame},{frame}]"],
+    "nested": lambda frame: [frame.replace(":", ":" + "[" * 1_000 + "]" * 1_000 + ",", 1)],
+    "deep": lambda frame: [
+        "[" * 1_000 + frame + "]" * 1_000,
+        '{"a":' * 1_000 + frame + "}" * 1_000,
+    ],
+    "60 digits": lambda frame: [
+        re.sub(r"[0-9]+", "7" * 60, frame, count=count) for count in range(1, 12)
+    ],
+    "60 decimals": lambda frame: [
+        re.sub(r"[.][0-9]+", "." + "7" * 60, frame, count=count) for count in range(1, 5)
+    ],
+    "NUL": lambda frame: [frame[:at] + "\0" + frame[at:] for at in range(0, len(frame), 3)],
+    "surrogate": lambda frame: [
+        frame[:at] + "\ud800" + frame[at + 1 :] for at in range(0, len(frame), 3)
+    ],
+    "escaped surrogate": lambda frame: [
+        frame[:at] + "\\ud800" + frame[at + 1 :] for at in range(0, len(frame), 3)
+    ],
+}
+
+
+@every_exchange
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_frames_are_the_same(exchange: str, kind: str) -> None:
+    chance, both = Chance(7), Both(exchange)
+    chance.odd = False
+    frames = [min((MAKERS[exchange](chance) for _ in range(5)), key=len) for _ in range(8)]
+
+    for frame in frames:
+        for bad in BAD[kind](frame):
+            both.receive([bad])
+        both.receive([*BAD[kind](frame)[-5:], frame])
 
 
 @every_exchange

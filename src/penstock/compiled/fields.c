@@ -8,7 +8,7 @@ typedef struct {
     State *state;
     PyObject *name;      /* of the field that has the text */
     PyObject *otherwise; /* of levels: reads those in an unusual spelling */
-    int whole;           /* of levels: whether they are those of a whole book */
+    int repeats;         /* whether many of them come again: prices, and levels of whole books */
 } Field;
 
 static Field *new_field(PyTypeObject *type, PyObject *name)
@@ -40,11 +40,15 @@ static void field_free(PyObject *self)
 
 static PyObject *number_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"name", NULL};
+    static char *names[] = {"name", "repeats", NULL};
     PyObject *name;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "U", names, &name))
+    Field *field;
+    int repeats;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Up", names, &name, &repeats)
+        || (field = new_field(type, name)) == NULL)
         return NULL;
-    return (PyObject *)new_field(type, name);
+    field->repeats = repeats;
+    return (PyObject *)field;
 }
 
 static PyObject *number_get(PyObject *self, PyObject *event, PyObject *owner)
@@ -56,22 +60,22 @@ static PyObject *number_get(PyObject *self, PyObject *event, PyObject *owner)
         return Py_NewRef(self);
     if ((text = PyObject_GetAttr(event, field->name)) == NULL || text == Py_None)
         return text;
-    value = number_of(field->state, text);
+    value = number_of(field->state, text, field->repeats);
     Py_DECREF(text);
     return value;
 }
 
 static PyObject *levels_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"name", "otherwise", "whole", NULL};
+    static char *names[] = {"name", "otherwise", "repeats", NULL};
     PyObject *name, *otherwise;
     Field *field;
-    int whole;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UOp", names, &name, &otherwise, &whole)
+    int repeats;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UOp", names, &name, &otherwise, &repeats)
         || (field = new_field(type, name)) == NULL)
         return NULL;
     field->otherwise = Py_NewRef(otherwise);
-    field->whole = whole;
+    field->repeats = repeats;
     return (PyObject *)field;
 }
 
@@ -84,7 +88,7 @@ static PyObject *levels_get(PyObject *self, PyObject *event, PyObject *owner)
         return Py_NewRef(self);
     if ((raw = PyObject_GetAttr(event, field->name)) == NULL)
         return NULL;
-    levels = levels_of(field->state, raw, field->whole);
+    levels = levels_of(field->state, raw, field->repeats);
     if (levels == Py_None) {
         Py_DECREF(levels);
         levels = PyObject_CallFunctionObjArgs(field->otherwise, raw, NULL);

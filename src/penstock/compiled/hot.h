@@ -41,8 +41,8 @@ typedef struct {
 
 /* The Decimal of a plain number. */
 PyObject *decimal_of(State *state, Span number);
-/* The Decimal of any text, as `Decimal(text)` makes it. */
-PyObject *number_of(State *state, PyObject *text);
+/* The Decimal of any text, as `Decimal(text)` makes it; of one that repeats, it is remembered. */
+PyObject *number_of(State *state, PyObject *text, int repeats);
 /* The levels in a buffer as pairs of Decimal, of a whole book or of changes; None if they are not
    in the usual spelling. */
 PyObject *levels_of(State *state, PyObject *raw, int whole);

@@ -17,23 +17,23 @@ static PyObject *new_decimal(State *state, Span number)
     return value;
 }
 
-/* The same of a number that there may be a text of. */
-static PyObject *made_decimal(State *state, Span number, PyObject *text)
+static PyObject *new_decimal_of(State *state, PyObject *text)
 {
-    return text == NULL ? new_decimal(state, number)
-                        : PyObject_CallFunctionObjArgs(state->create, text, NULL);
+    return PyObject_CallFunctionObjArgs(state->create, text, NULL);
 }
 
+/* A number that there may be a text of. */
 static PyObject *known_decimal(State *state, Span number, PyObject *text)
 {
     Remembered *place;
     PyObject *value, *before;
     if (number.size > LONGEST_REMEMBERED)
-        return made_decimal(state, number, text);
+        return text == NULL ? new_decimal(state, number) : new_decimal_of(state, text);
     place = &state->numbers[hash_of(number) % REMEMBERED];
     if (place->decimal != NULL && same((Span){place->text, place->size}, number))
         return Py_NewRef(place->decimal);
-    if ((value = made_decimal(state, number, text)) == NULL)
+    value = text == NULL ? new_decimal(state, number) : new_decimal_of(state, text);
+    if (value == NULL)
         return NULL;
     before = place->decimal;
     place->decimal = Py_NewRef(value);
@@ -45,14 +45,14 @@ static PyObject *known_decimal(State *state, Span number, PyObject *text)
 
 PyObject *decimal_of(State *state, Span number) { return known_decimal(state, number, NULL); }
 
-PyObject *number_of(State *state, PyObject *text)
+PyObject *number_of(State *state, PyObject *text, int repeats)
 {
     Span span;
     if (PyUnicode_Check(text)) {
         if ((span.at = PyUnicode_AsUTF8AndSize(text, &span.size)) == NULL)
             PyErr_Clear(); /* a lone surrogate: the type says what is wrong with it */
         else if (scan_plain(span.at, span.at + span.size) == span.at + span.size)
-            return known_decimal(state, span, text);
+            return repeats ? known_decimal(state, span, text) : new_decimal_of(state, text);
     }
     return PyObject_CallFunctionObjArgs(state->decimal, text, NULL);
 }
@@ -172,7 +172,7 @@ PyDoc_STRVAR(number_doc, "The Decimal of a text, as ``Decimal(text)`` makes it."
 
 static PyObject *number(PyObject *module, PyObject *text)
 {
-    return number_of(PyModule_GetState(module), text);
+    return number_of(PyModule_GetState(module), text, 1);
 }
 
 static PyMethodDef functions[] = {

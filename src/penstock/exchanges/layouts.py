@@ -11,7 +11,7 @@ are the specification. A hole without a field is checked and not used. Types:
     number   a plain number inside quotes     units    bids and asks beside each other; zeros fill
     bare     a JSON number                             a shorter side
     signed   the same, or negative; unstored
-    a=x|b=y  one of these words, and its value
+    a=x|b=y  one of these words, and its value; ``yes`` and ``no`` are True and False
 
 ``<symbol>`` is the market's name; ``<stream>`` that of a stream, ``<native>`` of its market.
 """
@@ -39,6 +39,7 @@ _CODES: Final = {
     "text": "x", "time": "r", "levels": "l", "changes": "d", "units": "u",
 }  # fmt: skip
 _UNIT_FIELDS = ("price", "quantity", "ask", "ask_quantity")
+_BOOLEANS = {"asks": True, "bids": False, "yes": True, "no": False}
 _UNSTORED = -1
 _find_holes = re.compile(r"<(\w*)(?::([^>]*))?>").split
 _STREAM = "<stream>"
@@ -100,7 +101,7 @@ def _ops(text: str, names: Sequence[str]) -> tuple[_Op, ...]:
         if kind is None:
             ops.append(("K" if field == "symbol" else "N", place, _UNSTORED, None))
         elif "=" in kind:
-            ops.append(("c", place, _UNSTORED, _choices(field, kind)))
+            ops.append(("c", place, _UNSTORED, _choices(kind)))
         elif kind in ("changes", "units"):
             bids, asks = names.index("bids_raw"), names.index("asks_raw")
             ops.append((_CODES[kind], bids, asks, None))
@@ -110,11 +111,9 @@ def _ops(text: str, names: Sequence[str]) -> tuple[_Op, ...]:
     return tuple(op for op in ops if op[3] != b"")
 
 
-def _choices(field: str, kind: str) -> tuple[tuple[bytes, str | bool], ...]:
+def _choices(kind: str) -> tuple[tuple[bytes, str | bool], ...]:
     pairs = [each.split("=") for each in kind.split("|")]
-    return tuple(
-        (word.encode(), value == "asks" if field == "side" else value) for word, value in pairs
-    )
+    return tuple((word.encode(), _BOOLEANS.get(value, value)) for word, value in pairs)
 
 
 def _op(op: _Op, symbols: Mapping[str, Symbol] | None, *, own_unit: bool) -> _Op:

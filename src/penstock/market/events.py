@@ -331,7 +331,9 @@ if compiled.Number is not None and compiled.Levels is not None:
         for _text in _kind.__struct_fields__:
             _name = _text.removesuffix("_text")
             if isinstance(vars(_kind).get(_name), property):
-                setattr(_kind, _name, compiled.Number(_text))
+                # Prices come again and again; sizes do not.
+                _repeats = not _name.endswith(("quantity", "volume"))
+                setattr(_kind, _name, compiled.Number(_text, _repeats))
     for _book in (BookDelta, BookSnapshot):
         for _name in ("bids", "asks"):
             _levels = compiled.Levels(f"{_name}_raw", as_decimals, _book is BookSnapshot)

@@ -173,13 +173,13 @@ def test_the_source_distribution_is_built_without_root_and_without_a_compiler(
     new = NewEnvironment(tmp_path / "new")
     place = tmp_path / "made"
     place.mkdir()
-    as_user = _without_root(tmp_path)
+    user = _without_root(tmp_path)
 
     pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     made = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", place, source],
         env=new.environment | pip | {"HOME": str(place), "TMPDIR": str(place)},
-        cwd=place, capture_output=True, text=True, check=False, **as_user,
+        cwd=place, capture_output=True, text=True, check=False, user=user, group=user,
     )  # fmt: skip
     assert made.returncode == 0, made.stdout + made.stderr
     (wheel,) = place.glob("*.whl")
@@ -189,15 +189,14 @@ def test_the_source_distribution_is_built_without_root_and_without_a_compiler(
     assert new.says("penstock", "--version").endswith("hot path: compiled\n")
 
 
-def _without_root(folder: Path) -> dict[str, int]:
-    """How to be somebody else than root, where the Python that runs lets others run it."""
+def _without_root(folder: Path) -> int | None:
+    """Who to be instead of root, where the Python that runs lets others run it."""
     if os.geteuid() != 0:
-        return {}
-    others = {"user": NOBODY, "group": NOBODY}
+        return None
     try:
-        subprocess.run([sys.executable, "-c", ""], check=True, capture_output=True, **others)
+        subprocess.run([sys.executable, "-c", ""], check=True, user=NOBODY, group=NOBODY)
     except (OSError, subprocess.CalledProcessError):
-        return {}
+        return None
     for path in (folder.parent, folder, folder / "made"):
         path.chmod(0o777)
-    return others
+    return NOBODY

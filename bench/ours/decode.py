@@ -2,9 +2,10 @@
 
 Each line it reads is how to read and which case (``one_decimals binance_mix``); it answers with one
 JSON line. What is timed is what a session does for every frame (stamp, read, judge, apply), and a
-listener that is handed every event. Frames are read one by one, as a session with little to do
-finds them, or ``batch``: as many at once as it finds on its socket when it has all it can do. The
-listener leaves numbers as the text they come as, or makes a decimal of every one (``decimals``).
+listener that is handed every event. Frames are handed over one by one (``Connection.received``), as
+the peer gets them, or ``batch``: as many at once as a session finds on its socket when it has all
+it can do. The listener leaves numbers as the text they come as, or makes a decimal of every one
+that the peer makes one of (``decimals``).
 """
 
 import gc

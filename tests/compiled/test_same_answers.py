@@ -77,6 +77,7 @@ BAD: dict[str, Callable[[str], list[Frame]]] = {
     "60 decimals": lambda frame: [
         re.sub(r"[.][0-9]+", "." + "7" * 60, frame, count=count) for count in range(1, 5)
     ],
+    "a number among no levels": lambda frame: [re.sub(r"\[[^{]*\]", "[7]", frame)],
     "NUL": lambda frame: [frame[:at] + "\0" + frame[at:] for at in range(0, len(frame), 3)],
     "surrogate": lambda frame: [
         frame[:at] + "\ud800" + frame[at + 1 :] for at in range(0, len(frame), 3)

@@ -78,9 +78,3 @@ async def test_only_the_newest_candles_are_returned(api: Client) -> None:
 async def test_an_interval_that_is_not_offered_is_refused(api: Client) -> None:
     (await api.ask("GET", f"{CHART}&interval=7m")).is_problem(422)
     (await api.ask("GET", "market/toy/BTC/USDT?interval=7m")).is_problem(422)
-
-
-async def test_a_range_that_ends_at_the_beginning_of_time_is_empty(api: Client) -> None:
-    chart = (await api.ask("GET", "market/candles?exchange=toy&symbol=btc_usdt&until=0")).json
-
-    assert (chart["items"], chart["gaps"]) == ([], [])

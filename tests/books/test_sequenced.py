@@ -145,6 +145,7 @@ def test_a_hole_among_the_deltas_that_wait_for_a_snapshot_is_never_passed_over(l
         assert sync.state != "synced"
     assert sync.begin(true_snapshot(lost))
     assert (sync.state, sync.update_id, held(sync)) == ("synced", 9, truth(9))
+    assert not sync.resyncs  # it was never said to be synced before
 
 
 def test_a_gap_makes_the_book_stale_until_a_snapshot_joins() -> None:

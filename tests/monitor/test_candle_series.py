@@ -42,13 +42,15 @@ def as_numbers(rows: list[Candles]) -> list[tuple[object, ...]]:
 @given(trades, st.sampled_from(INTERVALS), st.randoms())
 def test_they_equal_those_of_sorted_trades(found: list[Traded], text: str, random: object) -> None:
     interval = Interval.parse(text)
-    series = CandleSeries(interval)
+    series, other = CandleSeries(interval), CandleSeries(interval)
     shuffled = found[:]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    half = len(shuffled) // 2
+    half, most = len(shuffled) // 2, 3 * len(shuffled) // 4
 
     series.add(shuffled[:half])
-    series.add(shuffled[half:])
+    other.add(shuffled[half:most])
+    series.add_series(other)
+    series.add(shuffled[most:])
 
     assert as_numbers(series.rows()) == as_numbers(naive(interval, found))
 

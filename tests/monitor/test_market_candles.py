@@ -46,6 +46,13 @@ def recorded(*found: Event) -> EventLog:
     return log
 
 
+def test_a_range_that_ends_at_the_beginning_of_time_is_empty() -> None:
+    log = recorded(trade(1, NOW_MS - MINUTE_MS))
+
+    assert read(log).document.items
+    assert not read(log, until_ms=0).document.items
+
+
 trades = st.lists(
     st.tuples(
         st.integers(0, 30 * MINUTE_MS),

@@ -22,6 +22,14 @@ def test_every_planted_bug_fits_the_code() -> None:
         check_fits(bug)
 
 
+def test_every_planted_bug_names_parameters_that_exist(request: pytest.FixtureRequest) -> None:
+    collected = {item.nodeid for item in request.session.items}
+    functions = {name.partition("[")[0] for name in collected}
+    named = {test for bug in bugs() for test in bug.tests if "[" in test}
+
+    assert not {test for test in named - collected if test.partition("[")[0] in functions}
+
+
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of one module, with a test that looks at it and one that does not."""

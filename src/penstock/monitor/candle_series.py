@@ -85,17 +85,28 @@ class CandleSeries:
         new = _Candle(
             place, place, open_, close, high, low, Decimal(high), Decimal(low), Decimal(volume)
         )
-        candle = self._candles.setdefault(self.interval.open_of(open_ms), new)
+        self._add(self.interval.open_of(open_ms), new)
+
+    def add_series(self, other: "CandleSeries") -> None:
+        """Add the candles of a series of the same interval, which is not used any more."""
+        for open_ms, candle in other._candles.items():
+            self._add(open_ms, candle)
+
+    def __bool__(self) -> bool:
+        return bool(self._candles)
+
+    def _add(self, open_ms: int, new: _Candle) -> None:
+        candle = self._candles.setdefault(open_ms, new)
         if candle is new:
             return
-        if place < candle.first:
-            candle.first, candle.open = place, open_
-        if place > candle.last:
-            candle.last, candle.close = place, close
+        if new.first < candle.first:
+            candle.first, candle.open = new.first, new.open
+        if new.last > candle.last:
+            candle.last, candle.close = new.last, new.close
         if new.highest > candle.highest:
-            candle.highest, candle.high = new.highest, high
+            candle.highest, candle.high = new.highest, new.high
         if new.lowest < candle.lowest:
-            candle.lowest, candle.low = new.lowest, low
+            candle.lowest, candle.low = new.lowest, new.low
         candle.volume = _exact(candle.volume, new.volume)
 
     def row(self, open_ms: int) -> Candles | None:

@@ -25,7 +25,7 @@ from penstock.monitor.market_documents import (
     CandleSource,
 )
 from penstock.monitor.market_names import Market, find_market
-from penstock.monitor.trade_reading import read_trades
+from penstock.monitor.trade_reading import TradeReading
 from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream
 
@@ -191,17 +191,21 @@ class _Chart:
                 continue
             # After now there is nothing: a bound would only cost a search.
             until_ns = None if until_ms > self.now_ms else until_ms * _MS_NS
-            read = read_trades(self.reader, stream, since_ms * _MS_NS, until_ns, most=left)
-            trades, left = read.trades, left - len(read.trades)
+            read = TradeReading(self.reader, stream, since_ms * _MS_NS, until_ns, most=left)
+            part, oldest_ns = CandleSeries(self.interval), until_ms * _MS_NS - 1
+            for trades in read:
+                part.add(trades)
+                oldest_ns = min(oldest_ns, *(each.at_ns for each in trades))
+            left = read.left
             self.complete_ms = min(self.complete_ms, since_ms)
             if not read.complete:
                 # The interval of the oldest one lacks trades.
-                oldest_ms = min((each.at_ns for each in trades), default=0) // _MS_NS
-                self.complete_ms = self.interval.next_open(self.interval.open_of(oldest_ms))
-                trades = [each for each in trades if each.at_ns >= self.complete_ms * _MS_NS]
-            self.series.add(trades)
-            if trades:
+                cut_ms = self.interval.open_of(oldest_ns // _MS_NS)
+                self.complete_ms = self.interval.next_open(cut_ms)
+                part.drop_before(self.complete_ms)
+            if part:
                 self.source = "trades" if self._recorded is None else "candles and trades"
+                self.series.add_series(part)
             if not read.complete:
                 return
 

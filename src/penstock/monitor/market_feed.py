@@ -22,7 +22,7 @@ from penstock.monitor.candle_series import CandleSeries
 from penstock.monitor.market_documents import CandleInterval, MarketDocument
 from penstock.monitor.market_names import Market, find_market
 from penstock.monitor.market_view import MOST_TRADES, CollectorView, MarketView, can_begin
-from penstock.monitor.trade_reading import read_trades
+from penstock.monitor.trade_reading import TradeReading
 from penstock.storage.log import EventLog, LogReader
 from penstock.storage.log.keys import SECOND_NS, Stream
 
@@ -115,14 +115,17 @@ class MarketFeed:
             length = Interval.parse(interval)
             series = CandleSeries(length)
             since_ns = length.open_of(now_ms) * 1_000_000
-            read = read_trades(self._reader, followed.trades, since_ns, most=_MOST_IN_CANDLE)
+            read = TradeReading(self._reader, followed.trades, since_ns, most=_MOST_IN_CANDLE)
+            recent: set[int] = set()
+            for trades in read:
+                series.add(trades)
+                recent.update(each.id for each in trades[: _RECENT - len(recent)])
             # Without its first trades a candle would be wrong: then there is none until the next.
             since_ms = 0
-            if read.complete:
-                series.add(read.trades)
-            else:
+            if not read.complete:
+                series = CandleSeries(length)
                 since_ms = length.next_open(length.open_of(now_ms))
-            view.chart(interval, series, {each.id for each in read.trades[:_RECENT]}, since_ms)
+            view.chart(interval, series, recent, since_ms)
         return view.document(interval, self._collector_of(market, view.book_slot, now_ms), now_ms)
 
     def _market(self, watch: Watch, now_ns: int) -> Market:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,33 +19,55 @@ _decode = msgspec.json.Decoder(list[Traded]).decode
 _decode_one = msgspec.json.Decoder(Traded).decode
 
 
-class TradesRead(NamedTuple):
-    """Trades, those with the highest ids first."""
+class TradeReading:
+    """The trades of a stream that happened in [since, until), those with the highest ids first.
 
-    trades: list[Traded]
-    complete: bool
-    """Whether all since the requested time are among them; otherwise only the newest are."""
-
-
-def read_trades(
-    reader: LogReader, stream: Stream, since_ns: int, until_ns: int | None = None, *, most: int
-) -> TradesRead:
-    """The trades of a stream that happened in [since, until), at most so many.
-
-    It is assumed that ids rise with time, but for five seconds. Damaged records are left out.
+    They are read in chunks, at most so many in all: a chart that is computed from them needs the
+    memory of one chunk. It is assumed that ids rise with time, but for five seconds. Damaged
+    records are left out.
     """
-    span = EVERYTHING if until_ns is None else Span(market_until_ns=until_ns, rising=True)
-    records = (stored.record for stored in reader.scan(stream, span, reverse=True))
-    found: list[Traded] = []
-    while chunk := list(islice(records, min(_CHUNK, most + 1 - len(found)))):
-        for each in _decoded(chunk):
-            if each.at_ns < since_ns - _SLACK_NS:
-                return TradesRead(found, complete=True)
-            if each.at_ns >= since_ns and (until_ns is None or each.at_ns < until_ns):
-                found.append(each)
-        if len(found) > most:
-            return TradesRead(found[:most], complete=False)
-    return TradesRead(found, complete=True)
+
+    def __init__(
+        self,
+        reader: LogReader,
+        stream: Stream,
+        since_ns: int,
+        until_ns: int | None = None,
+        *,
+        most: int,
+    ) -> None:
+        self._reader, self._stream = reader, stream
+        self._since_ns, self._until_ns = since_ns, until_ns
+        self.left = most
+        """How many more may be read."""
+        self.complete = False
+        """Whether all since the requested time were read; otherwise only the newest were. Known
+        after the last chunk."""
+
+    def __iter__(self) -> Iterator[list[Traded]]:
+        since_ns, until_ns = self._since_ns, self._until_ns
+        span = EVERYTHING if until_ns is None else Span(market_until_ns=until_ns, rising=True)
+        scanned = self._reader.scan(self._stream, span, reverse=True)
+        records = (stored.record for stored in scanned)
+        while not self.complete:
+            chunk = list(islice(records, min(_CHUNK, self.left + 1)))
+            self.complete = not chunk
+            found: list[Traded] = []
+            for each in _decoded(chunk):
+                if each.at_ns < since_ns - _SLACK_NS:
+                    self.complete = True
+                    break
+                if each.at_ns >= since_ns and (until_ns is None or each.at_ns < until_ns):
+                    found.append(each)
+            if len(found) > self.left:
+                self.complete = False
+                found = found[: self.left]
+                self.left = 0
+                yield found
+                return
+            self.left -= len(found)
+            if found:
+                yield found
 
 
 def _decoded(records: list[bytes]) -> Iterator[Traded]:

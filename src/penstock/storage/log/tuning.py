@@ -11,7 +11,8 @@ from rocksdict import (
     ReadOptions,
 )
 
-_READERS_CACHE = 32 * 1024 * 1024
+_READERS_CACHE = Cache(32 * 1024 * 1024)
+"""Shared by all slots that a process reads: one for each would add up."""
 _LEVELS = 7
 """Levels of tables, RocksDB's default."""
 
@@ -24,7 +25,7 @@ def readers_options() -> Options:
 def owners_options() -> Options:
     """The options for the one process that writes."""
     # An owner hardly reads: only to place a record that arrived late.
-    options = _options(cache_bytes=4 * 1024 * 1024)
+    options = _options(Cache(4 * 1024 * 1024))
     # What is not yet in tables is in memory: a small buffer keeps an owner's memory constant.
     options.set_write_buffer_size(16 * 1024 * 1024)
     # Tables accumulate over months and need not all be open.
@@ -46,7 +47,7 @@ def read_options() -> ReadOptions:
     return options
 
 
-def _options(cache_bytes: int) -> Options:
+def _options(cache: Cache) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     # Fast for recent data, small for old data.
@@ -54,7 +55,7 @@ def _options(cache_bytes: int) -> Options:
     options.set_bottommost_compression_type(DBCompressionType.zstd())
     table = BlockBasedOptions()
     table.set_block_size(16 * 1024)
-    table.set_block_cache(Cache(cache_bytes))
+    table.set_block_cache(cache)
     # Indexes and filters are cached as well: otherwise they take memory for every open table.
     table.set_cache_index_and_filter_blocks(True)
     options.set_block_based_table_factory(table)

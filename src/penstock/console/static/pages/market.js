@@ -273,7 +273,7 @@ function candlesPart(ctx) {
       }
       // The newest candle of the live updates may be ahead of this answer.
       const live = candles.filter(([open]) => open > (found.items.at(-1)?.[0] ?? 0));
-      candles = merge(isAgain ? candles : [], [...found.items, ...live], CANDLES * 2);
+      candles = merge(isAgain ? candles : [], [...found.items, ...live], CANDLES);
       const from = isAgain ? found.items[0]?.[0] ?? Infinity : 0;
       gaps = [...gaps.filter((gap) => (gap.until_ms ?? Infinity) < from), ...found.gaps];
       setText(source, found.source && found.source !== "nothing" ? `from ${found.source}` : "");

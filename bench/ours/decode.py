@@ -115,12 +115,13 @@ class Replay:
         """Feed every frame, as a session would. This is what is timed."""
         clock, at_once = SystemClock(), case.frames_at_once
         monotonic_ns, anchor_ns = clock.monotonic_ns, clock.now_ns() - clock.monotonic_ns()
+        received, listen = connection.received, case.listen
         waiting: list[bytes] = []
         stamps_ns: list[int] = []
 
         for frame in frames:
             if at_once == 1:
-                connection.received(frame, anchor_ns + monotonic_ns())
+                received(frame, anchor_ns + monotonic_ns())
             else:
                 waiting.append(frame)
                 stamps_ns.append(monotonic_ns())
@@ -132,7 +133,7 @@ class Replay:
             if connection.commands:
                 self._fetch(connection, clock.now_ns())
             if connection.events:
-                case.listen(connection.take_events(), connection)
+                listen(connection.take_events(), connection)
 
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():

@@ -140,13 +140,13 @@ class Connection:
         for each in self._read(frame, at_ns):
             if isinstance(each, tuple):
                 self._control(each)
-            else:
-                self.events.append(each)
-                # isinstance takes four times as long for events.
-                if type(each) is BookDelta:
-                    self._changed(each)
-                elif self._in_stream and type(each) is BookSnapshot:
-                    self._begun(each)
+                continue
+            self.events.append(each)
+            # isinstance takes four times as long for events.
+            if type(each) is BookDelta:
+                self._changed(each)
+            elif self._in_stream and type(each) is BookSnapshot:
+                self._begun(each)
 
     def received_many(self, frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
         """Handle frames, each with its receive time: like ``received`` for each, but faster."""

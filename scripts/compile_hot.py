@@ -85,7 +85,9 @@ def compile_to(root: Path, target: Path, *, sanitize: bool = False) -> None:
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / NAME
         command = [*compiler, *flags, f'-DSOURCES="{_digest(root)}"']
-        command += [f"-I{sysconfig.get_path('include')}", "-o", str(made)]
+        headers = Path(sysconfig.get_path("include"))
+        # Debian's headers include one by its path from the folder above, which zig does not search.
+        command += [f"-I{headers}", "-idirafter", str(headers.parent), "-o", str(made)]
         command += [str(root / FOLDER / name) for name in _sources(root) if name.endswith(".c")]
         environment = {"ZIG_GLOBAL_CACHE_DIR": place, "ZIG_LOCAL_CACHE_DIR": place} | os.environ
         try:

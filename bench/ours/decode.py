@@ -2,9 +2,10 @@
 
 Each line it reads is how to read and which case (``one_decimals binance_mix``); it answers with one
 JSON line. What is timed is what a session does for every frame (stamp, read, judge, apply), and a
-listener that is handed every event. Frames are read one by one, as a session with little to do
-finds them, or ``batch``: as many at once as it finds on its socket when it has all it can do. The
-listener leaves numbers as the text they come as, or makes a decimal of every one (``decimals``).
+listener that is handed every event. Frames are handed over one by one (``Connection.received``), as
+the peer gets them, or ``batch``: as many at once as a session finds on its socket when it has all
+it can do. The listener leaves numbers as the text they come as, or makes a decimal of every one
+that the peer makes one of (``decimals``).
 """
 
 import gc
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import msgspec
@@ -47,6 +48,14 @@ _COUNTED: dict[type[Event], str] = {
     Ticker: "tickers",
 }
 """What the truth calls events."""
+_NUMBERS = {
+    BookDelta: attrgetter("bids", "asks"),
+    BookSnapshot: attrgetter("bids", "asks"),
+    Trade: attrgetter("price", "quantity"),
+    AggTrade: attrgetter("price", "quantity"),
+    Ticker: attrgetter("bid", "ask"),
+}
+"""The numbers of an event, as decimals: those that the peer makes."""
 FRAMES_AT_ONCE = 256
 """What a session finds on its socket, about, when it has all it can do."""
 WITHOUT_IDS = {"kraken"}
@@ -106,25 +115,25 @@ class Replay:
         """Feed every frame, as a session would. This is what is timed."""
         clock, at_once = SystemClock(), case.frames_at_once
         monotonic_ns, anchor_ns = clock.monotonic_ns, clock.now_ns() - clock.monotonic_ns()
+        received, listen = connection.received, case.listen
         waiting: list[bytes] = []
         stamps_ns: list[int] = []
 
-        def read() -> None:
-            connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
-            waiting.clear()
-            stamps_ns.clear()
+        for frame in frames:
+            if at_once == 1:
+                received(frame, anchor_ns + monotonic_ns())
+            else:
+                waiting.append(frame)
+                stamps_ns.append(monotonic_ns())
+                if len(waiting) < at_once and frame is not frames[-1]:
+                    continue
+                connection.received_many(waiting, [anchor_ns + each for each in stamps_ns])
+                waiting.clear()
+                stamps_ns.clear()
             if connection.commands:
                 self._fetch(connection, clock.now_ns())
-            if len(connection.events) >= case.events_at_once:
-                case.listen(connection.take_events(), connection)
-
-        for frame in frames:
-            waiting.append(frame)
-            stamps_ns.append(monotonic_ns())
-            if len(waiting) >= at_once:
-                read()
-        read()
-        case.listen(connection.take_events(), connection)
+            if connection.events:
+                listen(connection.take_events(), connection)
 
     def _fetch(self, connection: Connection, at_ns: int) -> None:
         for command in connection.take_commands():
@@ -138,7 +147,7 @@ class Case:
     def __init__(self, name: str = "binance_mix", how: str = "batch_text") -> None:
         self.exchange, self.stream = CASES[name]
         size, _, self._form = how.partition("_")
-        self.frames_at_once = self.events_at_once = FRAMES_AT_ONCE if size == "batch" else 1
+        self.frames_at_once = FRAMES_AT_ONCE if size == "batch" else 1
         self.seen: Counter[type[Event]] = Counter()
 
     def listen(self, events: Sequence[Event], _connection: Connection) -> None:
@@ -147,14 +156,9 @@ class Case:
             self.seen.update(map(type, events))
             return
         for event in events:
-            self.seen[type(event)] += 1
-            match event:
-                case BookDelta() | BookSnapshot():
-                    _ = event.bids, event.asks
-                case AggTrade() | Trade():
-                    _ = event.price, event.quantity
-                case Ticker():
-                    _ = event.bid, event.ask
+            kind = type(event)
+            self.seen[kind] += 1
+            _NUMBERS[kind](event)
 
 
 def measure(replay: Replay, case: Case) -> dict[str, object]:

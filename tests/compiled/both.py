@@ -9,7 +9,7 @@ from penstock.books.commands import FetchSnapshot
 from penstock.exchanges.registry import load
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot
-from penstock.market.levels import write_levels
+from penstock.market.levels import as_decimals, write_levels
 from penstock.market.symbol import Symbol
 from penstock.streaming.commands import Subscription
 from penstock.streaming.connection import Connection
@@ -22,7 +22,10 @@ NATIVES = {
     "upbit": ("KRW-BTC", "KRW-ETH"),
 }
 CHANNELS = {
-    "binance": ("book_deltas", "trades", "agg_trades", "tickers", "book_snapshots"),
+    "binance": (
+        *("book_deltas", "trades", "agg_trades", "tickers", "book_snapshots", "tickers_24h"),
+        "candles_1m",
+    ),
     "kraken": ("book_deltas", "trades", "tickers"),
     "coinbase": ("book_deltas", "trades", "tickers"),
     "upbit": ("book_deltas", "trades", "tickers"),
@@ -69,15 +72,17 @@ class Both:
                 )  # fmt: skip
                 of.snapshot_arrived(book)
         events: list[Any] = of.take_events()
-        numbers = [(each.bids, each.asks) for each in events if hasattr(each, "bids_raw")]
-        books = {
+        books = [each for each in events if hasattr(each, "bids_raw")]
+        numbers = [(as_decimals(each.bids_raw), as_decimals(each.asks_raw)) for each in books]
+        assert numbers == [(each.bids, each.asks) for each in books]
+        kept = {
             symbol: (book.state, book.reason, book.update_id, book.resyncs)
             + (() if book.levels is None else self._levels(book.levels))
             for symbol, book in of.books.items()
         }
         quarantined = list(of.quarantine), dict(of.malformed), list(of.refusals)
         of.quarantine.clear()
-        return [events, numbers, books, quarantined, of.take_interruptions()]
+        return [events, numbers, kept, quarantined, of.take_interruptions()]
 
     @staticmethod
     def _levels(levels: Any) -> tuple[Any, ...]:

@@ -31,13 +31,16 @@ def number(chance: Chance) -> str:
         return f"{10 ** chance.randrange(15, 40)}.{chance.randrange(10**6)}"
     if kind < 0.96:
         return f"{chance.randrange(20)}.{chance.randrange(10 ** chance.randrange(9, 60))}"
-    return chance.choice(
-        ("", ".", "1.", ".5", "-1", "1e5", "NaN", "007.5", "1.10", "1.1", "1" * 70)
-    )
+    return chance.choice(_ODD)
 
 
 def quantity(chance: Chance) -> str:
     return "0.00" if chance.random() < 0.25 else number(chance)
+
+
+def whole(chance: Chance) -> int:
+    """An id or a time, of all sizes."""
+    return chance.randrange(10 ** chance.choice((1, 3, 13, 13, 14, 17, 18, 18, 19, 20)))
 
 
 def _pairs(chance: Chance, spell: Callable[[str, str], str]) -> str:
@@ -62,19 +65,30 @@ def binance(chance: Chance) -> str:
     native = chance.choice((*NATIVES["binance"], "XRPUSD"))
     first = chance.randrange(30)
     kind, data = chance.choice((
-        ("depth@100ms", f'"e":"depthUpdate","E":{chance.randrange(10**13)},"s":"{native}",'
+        ("depth@100ms", f'"e":"depthUpdate","E":{whole(chance)},"s":"{native}",'
          f'"U":{first},"u":{first + chance.randrange(-1, 12)},"b":{_pairs(chance, _texts)},'
          f'"a":{_pairs(chance, _texts)}'),
         ("depth20@100ms", f'"lastUpdateId":{first},"bids":{_pairs(chance, _texts)},'
          f'"asks":{_pairs(chance, _texts)}'),
         ("bookTicker", f'"u":{first},"s":"{native}","b":"{number(chance)}","B":"{number(chance)}",'
          f'"a":"{number(chance)}","A":"{number(chance)}"'),
-        ("trade", f'"e":"trade","E":1,"s":"{native}","t":{chance.randrange(10**20)},'
-         f'"p":"{number(chance)}","q":"{number(chance)}","T":{chance.randrange(10**14)},'
+        ("trade", f'"e":"trade","E":1,"s":"{native}","t":{whole(chance)},'
+         f'"p":"{number(chance)}","q":"{number(chance)}","T":{whole(chance)},'
          f'"m":{chance.choice(("true", "false"))},"M":true'),
         ("aggTrade", f'"e":"aggTrade","E":1,"s":"{native}","a":7,"p":"{number(chance)}",'
          f'"q":"{number(chance)}","f":{first},"l":{first + chance.randrange(-1, 3)},"T":5,'
          f'"m":{chance.choice(("true", "false", "null"))},"M":true'),
+        ("ticker", f'"e":"24hrTicker","E":{whole(chance)},"s":"{native}","p":"-0.5",'
+         f'"P":"{number(chance)}","w":"1.5","x":"1.4","c":"{number(chance)}","Q":"10","b":"1",'
+         f'"B":"{number(chance)}","a":"0.0026","A":"100","o":"{number(chance)}","h":"2","l":"1",'
+         f'"v":"{number(chance)}","q":"18","O":0,"C":{first},"F":{chance.randrange(-1, 9)},'
+         f'"L":18150,"n":{first}'),
+        ("kline_1m", f'"e":"kline","E":1633998523963,"s":"{native}","k":{{"t":{first},'
+         f'"T":{whole(chance)},"s":"{native}",'
+         f'"i":"{chance.choice(("1m", "1m", "1M", "7m"))}","f":{chance.randrange(-2, 9)},'
+         f'"L":{first},"o":"{number(chance)}","c":"{number(chance)}","h":"{number(chance)}",'
+         f'"l":"0.3","v":"25877.00","n":30,"x":{chance.choice(("true", "false", "null"))},'
+         f'"q":"{number(chance)}","V":"58.0","Q":"20.4","B":"0"}}'),
     ))  # fmt: skip
     return f'{{"stream":"{native.lower()}@{kind}","data":{{{data}}}}}'
 
@@ -98,7 +112,7 @@ def kraken(chance: Chance) -> str:
     def trade() -> str:
         return (
             f'{{"symbol":"{native}","side":"{chance.choice(("buy", "sell"))}",'
-            f'"price":{number(chance)},"qty":{number(chance)},"ord_type":"limit","trade_id":5,'
+            f'"price":{number(chance)},"qty":{number(chance)},"ord_type":"limit","trade_id":{whole(chance)},'
             f'"timestamp":"{_at(chance)}"}}'
         )
 
@@ -131,7 +145,7 @@ def coinbase(chance: Chance) -> str:
         f'{{"type":"match","trade_id":280232,"maker_order_id":"2a0d-é","taker_order_id":"3c82",'
         f'"side":"{chance.choice(side)}","size":"{number(chance)}","price":"{number(chance)}",'
         f'"product_id":"{native}","sequence":177100030,"time":"{_at(chance)}"}}',
-        f'{{"type":"match","trade_id":280232,"maker_order_id":"2a0d","taker_order_id":"3c82",'
+        f'{{"type":"match","trade_id":{whole(chance)},"maker_order_id":"2a0d","taker_order_id":"3c82",'
         f'"side":"{chance.choice(side)}","size":"{number(chance)}","price":"{number(chance)}",'
         f'"product_id":"{native}","sequence":177100030,"time":"{_at(chance)}"}}',
         f'{{"type":"ticker","sequence":333,"product_id":"{native}","price":"{number(chance)}",'
@@ -148,11 +162,11 @@ def upbit(chance: Chance) -> str:
         return f'{{"ap":{number(chance)},"bp":{price},"as":{quantity(chance)},"bs":{size}}}'
 
     return chance.choice((
-        f'{{"ty":"orderbook","cd":"{native}","tms":{chance.randrange(10**13)},"tas":5.5,'
+        f'{{"ty":"orderbook","cd":"{native}","tms":{whole(chance)},"tas":5.5,'
         f'"tbs":{number(chance)},"obu":{_pairs(chance, unit)},"st":"REALTIME"}}',
         f'{{"ty":"trade","cd":"{native}","tms":5,"td":"2021-04-17","ttm":"16:51:02","ttms":7,'
         f'"tp":{number(chance)},"tv":{number(chance)},"ab":"{chance.choice(("BID", "ASK"))}",'
-        f'"pcp":123.0,"c":"RISE","cp":4.0,"sid":1618678262000003,"st":"REALTIME"}}',
+        f'"pcp":123.0,"c":"RISE","cp":4.0,"sid":{whole(chance)},"st":"REALTIME"}}',
         f'{{"ty":"ticker","cd":"{native}","tp":{number(chance)},"atv24h":1.5,"atp24h":2.5,'
         f'"tms":5,"st":"SNAPSHOT"}}',
     ))  # fmt: skip
@@ -163,31 +177,38 @@ MAKERS: dict[str, Callable[[Chance], str]] = {
 }  # fmt: skip
 
 
-def spoiled(frame: str, chance: Chance) -> Frame:
-    """A frame as it should not be."""
-    place = chance.randrange(len(frame) + 1)
-    character = chance.choice(_CHARACTERS)
-    kind = chance.randrange(12)
-    if kind == 0:
-        return frame[:place].encode()
-    if kind == 1:
-        return (frame + frame).encode()
-    if kind == 2:
-        return (frame[:place] + frame[place + 1 :]).encode()
-    if kind <= 5:
-        return (frame[:place] + character + frame[place:]).encode()
-    if kind == 6:
-        return (frame[:place] + "[" * 1000 + "]" * 1000 + frame[place:]).encode()
-    if kind == 7:
-        return frame[:place].encode() + bytes([chance.randrange(256)]) + frame[place:].encode()
-    if kind == 8:
-        return frame[:place] + chr(0xD800 + chance.randrange(0x800)) + frame[place:]
-    if kind == 9:
-        return frame.replace(",", ", ", chance.randrange(1, 4)).encode()
-    if kind == 10:
-        other = chance.randrange(len(frame) + 1)
-        return (frame[:place] + frame[other:]).encode()
-    return frame.replace('"', "\\u0022", 1).encode()
+def spoiled(frame: str, other: str, chance: Chance) -> Frame:
+    """A frame as it should not be, perhaps with a part of another one."""
+    place, end = chance.randrange(len(frame) + 1), chance.randrange(len(frame) + 1)
+    before, after, character = frame[:place], frame[place:], chance.choice(_CHARACTERS)
+    digit = chance.choice("0123456789") * chance.choice((1, 1, 18, 60))
+    ways: tuple[Callable[[], Frame], ...] = (
+        lambda: before,
+        lambda: frame + frame,
+        lambda: before + after[1:],
+        *[lambda: before + character + after] * 3,
+        *[lambda: before + digit + after] * 2,
+        lambda: before + "[" * 1000 + "]" * 1000 + after,
+        lambda: _bytes(before) + bytes([chance.randrange(256)]) + _bytes(after),
+        lambda: before + chr(0xD800 + chance.randrange(0x800)) + after,
+        lambda: frame.replace(",", ", ", chance.randrange(1, 4)),
+        lambda: before + frame[end:],
+        lambda: before + frame[min(place, end) : place] * chance.choice((1, 2, 300)) + after,
+        lambda: before + other[chance.randrange(len(other)) :],
+        lambda: before + other + after,
+        lambda: frame.replace('"', "\\u0022", 1),
+    )
+    found = chance.choice(ways)()
+    if isinstance(found, str) and found and chance.random() < 0.2:
+        return spoiled(found, other, chance)
+    if isinstance(found, bytes) or chance.random() < 0.3:
+        return found
+    return _bytes(found)
+
+
+def _bytes(text: str) -> bytes:
+    """Also of lone surrogates, as no UTF-8 has them."""
+    return text.encode(errors="surrogatepass")
 
 
 def some_frame(exchange: str, chance: Chance) -> Frame:
@@ -196,5 +217,5 @@ def some_frame(exchange: str, chance: Chance) -> Frame:
     chance.odd = chance.random() < 0.1
     frame = MAKERS[exchange](chance)
     if chance.random() < 0.3:
-        return spoiled(frame, chance)
+        return spoiled(frame, MAKERS[exchange](chance), chance)
     return frame if chance.random() < 0.3 else frame.encode()

@@ -1,6 +1,7 @@
 """The extension is optional: whatever goes wrong when it is built, the installation goes on."""
 
 import importlib.util
+import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -64,3 +65,25 @@ def test_a_file_for_another_machine_is_not_used(
     monkeypatch.setattr(hot.sysconfig, "get_platform", lambda: "macosx-14.0-arm64")
 
     assert not hot.is_current(checkout)
+
+
+def test_headers_that_include_one_from_the_folder_above_are_found(
+    hot: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Debian's do; the compiler from PyPI does not search the machine's folders."""
+    if hot._compiler() is None:
+        pytest.skip("there is no compiler")
+    real, apart = Path(sysconfig.get_path("include")), tmp_path / "for-this-machine" / "pyconfig.h"
+    headers = tmp_path / "python"
+    headers.mkdir()
+    apart.parent.mkdir()
+    for path in real.iterdir():
+        (headers / path.name).symlink_to(path)
+    (headers / "pyconfig.h").unlink()
+    (headers / "pyconfig.h").write_text("#include <for-this-machine/pyconfig.h>\n")
+    apart.symlink_to(sysconfig.get_config_h_filename())
+    monkeypatch.setattr(hot.sysconfig, "get_path", lambda _: str(headers))
+
+    hot.compile_to(ROOT, tmp_path / hot.NAME)
+
+    assert (tmp_path / hot.NAME).stat().st_size

@@ -1,6 +1,10 @@
 """Whatever an exchange sends, both paths give the same answer."""
 
-from decimal import Decimal
+import gc
+import re
+import weakref
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pytest
@@ -8,18 +12,21 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.compiled.both import NATIVES, Both
-from tests.compiled.frames import MAKERS, Chance, some_frame
+from tests.compiled.frames import MAKERS, Chance, Frame, some_frame
 from tests.paths import in_python
 
 from penstock import compiled
 from penstock.books.changing_levels import ChangingLevels, new_levels
 from penstock.errors import MalformedLevels
 from penstock.exchanges.binance.layouts import LAYOUTS
+from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.kraken.checksum import CHECKSUM
-from penstock.exchanges.layouts import NamedLayouts
+from penstock.exchanges.layouts import NamedLayouts, Reads
+from penstock.market.events import BookDelta, BookSnapshot, Ticker, Trade
 from penstock.market.levels import LevelText, as_decimals, write_levels
 from penstock.market.numbers import is_plain
 from penstock.market.symbol import Symbol
+from penstock.streaming.dialect import Received
 
 pytestmark = pytest.mark.skipif(compiled.Reader is None, reason=compiled.WHY_NOT)
 every_exchange = pytest.mark.parametrize("exchange", NATIVES)
@@ -37,16 +44,61 @@ def test_frames_and_books_are_the_same(exchange: str, seed: int, at_once: int) -
 
 
 @every_exchange
-def test_frames_in_the_usual_spelling_are_read_by_the_compiled_reader(exchange: str) -> None:
+def test_frames_in_the_usual_spelling_are_read_by_the_compiled_reader(
+    exchange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise all the others would compare the Python code with itself."""
-    chance, both = Chance(1), Both(exchange)
+    chance = Chance(1)
     frames = [MAKERS[exchange](chance).encode() for _ in range(400)]
-    dialect: Any = both.compiled._dialect
-    read_usual = dialect._usual if exchange == "upbit" else dialect.read_many.__self__.usual
+    for name in ("read", "read_many"):
+        monkeypatch.setattr(FrameReader, name, lambda *_: [])
+    dialect: Any = Both(exchange).compiled._dialect
+    if exchange == "coinbase":
+        monkeypatch.setattr(type(dialect), "_read_unusual", lambda *_: [])
+        dialect = Both(exchange).compiled._dialect
+    read = dialect._usual.read if exchange == "upbit" else dialect.read
 
-    kinds = {type(event) for frame in frames for event in read_usual([frame], [1]) or ()}
+    kinds = {type(event) for frame in frames for event in read(frame, 1) or ()}
 
-    assert len(kinds) == {"binance": 5, "upbit": 2}.get(exchange, 3)
+    assert len(kinds) == {"binance": 7, "upbit": 2}.get(exchange, 3)
+
+
+BAD: dict[str, Callable[[str], list[Frame]]] = {
+    "cut": lambda frame: [frame[:place].encode() for place in range(len(frame))],
+    "doubled": lambda frame: [frame + frame, f"{frame},{frame}", f"[{frame},{frame}]"],
+    "nested": lambda frame: [frame.replace(":", ":" + "[" * 1_000 + "]" * 1_000 + ",", 1)],
+    "deep": lambda frame: [
+        "[" * 1_000 + frame + "]" * 1_000,
+        '{"a":' * 1_000 + frame + "}" * 1_000,
+    ],
+    "60 digits": lambda frame: [
+        re.sub(r"[0-9]+", "7" * 60, frame, count=count) for count in range(1, 12)
+    ],
+    "60 decimals": lambda frame: [
+        re.sub(r"[.][0-9]+", "." + "7" * 60, frame, count=count) for count in range(1, 5)
+    ],
+    "a number among no levels": lambda frame: [re.sub(r"\[[^{]*\]", "[7]", frame)],
+    "NUL": lambda frame: [frame[:at] + "\0" + frame[at:] for at in range(0, len(frame), 3)],
+    "surrogate": lambda frame: [
+        frame[:at] + "\ud800" + frame[at + 1 :] for at in range(0, len(frame), 3)
+    ],
+    "escaped surrogate": lambda frame: [
+        frame[:at] + "\\ud800" + frame[at + 1 :] for at in range(0, len(frame), 3)
+    ],
+}
+
+
+@every_exchange
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_frames_are_the_same(exchange: str, kind: str) -> None:
+    chance, both = Chance(7), Both(exchange)
+    chance.odd = False
+    frames = [min((MAKERS[exchange](chance) for _ in range(5)), key=len) for _ in range(8)]
+
+    for frame in frames:
+        for bad in BAD[kind](frame):
+            both.receive([bad])
+        both.receive([*BAD[kind](frame)[-5:], frame])
 
 
 @every_exchange
@@ -141,8 +193,89 @@ def test_a_snapshot_begins_with_a_scale_of_its_own() -> None:
 
 
 def test_of_two_symbols_with_one_name_the_first_counts() -> None:
-    layouts = NamedLayouts("binance", 1_000, LAYOUTS)
+    layouts = NamedLayouts("binance", 1_000, LAYOUTS, Reads(lambda *_: [], lambda *_: None))
     for symbol in ("BTC/USD", "XBT/USD"):
         layouts.add("trades", "btcusd@trade", "BTCUSD", Symbol.parse(symbol))
 
-    assert [each[1].unified for each in layouts._streams.values()] == ["BTC/USD"]
+    (trade,) = layouts.reads.read(_trade("btcusd"), 1)
+    assert trade.symbol.unified == "BTC/USD"  # type: ignore[union-attr]
+
+
+def _trade(market: str) -> str:
+    return (
+        f'{{"stream":"{market}@trade","data":{{"e":"trade","E":1,"s":"{market.upper()}","t":2,'
+        '"p":"1.5","q":"2","T":3,"m":true,"M":true}}'
+    )
+
+
+def test_every_one_of_a_thousand_streams_is_found() -> None:
+    """They are found by a hash, in a table that grows."""
+    layouts = NamedLayouts("binance", 1_000, LAYOUTS, Reads(lambda *_: [], lambda *_: None))
+    names = [f"a{number}b" for number in range(1_000)]
+    for name in names:
+        symbol = Symbol(name, "B")
+        layouts.add("trades", f"{name}@trade", name.upper(), symbol)
+
+    for name in names:
+        (trade,) = layouts.reads.read(_trade(name), 1)
+        assert trade.symbol == Symbol(name, "B")  # type: ignore[union-attr]
+    assert layouts.reads.read(_trade("a1000b"), 1) == []
+
+
+def test_a_name_that_json_escapes_is_left_to_the_python_code() -> None:
+    layouts = NamedLayouts("binance", 1_000, LAYOUTS, Reads(lambda *_: [], lambda *_: None))
+    layouts.add("trades", 'a"b@trade', "AB", Symbol("A", "B"))
+
+    assert layouts.reads.read(_trade('a\\"b'), 1) == []
+    assert layouts.reads.read(_trade('a"b'), 1) == []
+
+
+def test_a_reader_that_nobody_holds_is_freed() -> None:
+    """It holds what reads all other frames, which holds it."""
+
+    class Dialect:
+        def __init__(self) -> None:
+            layouts = NamedLayouts("binance", 1_000, LAYOUTS, Reads(self.unusual, lambda *_: None))
+            self.reads = layouts.reads
+
+        def unusual(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+            return []
+
+    dialect = weakref.ref(Dialect())
+    gc.collect()
+
+    assert dialect() is None
+
+
+@given(st.lists(plain | st.sampled_from(_LONG), min_size=4, max_size=4))
+def test_numbers_of_events_are_the_same(texts: list[str]) -> None:
+    common: dict[str, Any] = {"exchange": "any", "symbol": Symbol("A", "B"), "received_at_ns": 1}
+    raw = write_levels(zip(texts[::2], texts[1::2], strict=True))
+    price, quantity, bid, _ = texts
+    trade = Trade(**common, id=1, at_ns=1, price_text=price, quantity_text=quantity, taker="buy")
+    ticker = Ticker(**common, bid_text=bid)
+    delta = BookDelta(**common, at_ns=1, bids_raw=raw, asks_raw=raw)
+    book = BookSnapshot(**common, bids_raw=raw, asks_raw=raw)
+
+    assert str(trade.price) == str(Decimal(price))
+    assert str(trade.quantity) == str(Decimal(quantity))
+    assert (str(ticker.bid), ticker.ask) == (str(Decimal(bid)), None)
+    with in_python():
+        told = repr(as_decimals(raw))
+    for levels in (delta.bids, delta.asks, book.bids, book.asks):
+        assert repr(levels) == told
+
+
+def test_numbers_that_are_none_are_refused_alike() -> None:
+    common: dict[str, Any] = {"exchange": "any", "symbol": Symbol("A", "B"), "received_at_ns": 1}
+    ticker = Ticker(**common, bid_text="1e", ask_text="\ud800")
+    delta = BookDelta(**common, at_ns=1, bids_raw=Raw(b'[["1","x"]]'), asks_raw=Raw(b"["))
+
+    with pytest.raises(InvalidOperation):
+        _ = ticker.bid
+    with pytest.raises(InvalidOperation):
+        _ = ticker.ask
+    with pytest.raises(MalformedLevels, match="not a plain number"):
+        _ = delta.bids
+    with pytest.raises(MalformedLevels, match="not pairs"):
+        _ = delta.asks

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.compiled._hot import Book as CompiledBook
+    from penstock.compiled._hot import Levels as CompiledLevels
+    from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Reader as CompiledReader
 
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 1
+INTERFACE = 2
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
@@ -27,6 +29,10 @@ decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
 """The Decimal of a text."""
+Number: "type[CompiledNumber] | None" = None
+"""A property: the Decimal of a field that is a text."""
+Levels: "type[CompiledLevels] | None" = None
+"""A property: the levels of a field as pairs of Decimal."""
 WHY_NOT = ""
 """Why the Python code is used, if it is."""
 
@@ -41,6 +47,7 @@ else:
         if _hot.INTERFACE == INTERFACE:
             Book, Reader = _hot.Book, _hot.Reader
             decimals, number = _hot.decimals, _hot.number
+            Levels, Number = _hot.Levels, _hot.Number
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

@@ -1,6 +1,6 @@
 """The extension; see its sources for what it promises."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,14 +13,27 @@ SOURCES: str
 def number(text: str, /) -> Decimal: ...
 def decimals(raw: Raw | bytes, /) -> list[tuple[Decimal, Decimal]] | None: ...
 
+class Number:
+    def __new__(cls, name: str, repeats: bool) -> Number: ...
+
+class Levels:
+    def __new__(
+        cls, name: str, otherwise: Callable[[Raw], list[tuple[Decimal, Decimal]]], repeats: bool
+    ) -> Levels: ...
+
 class Reader:
     def __new__(
         cls,
         largest: int,
         layouts: tuple[tuple[Any, ...], ...],
-        prefix: bytes | None = None,
-        streams: dict[str, tuple[int, Any, bytes]] | None = None,
+        prefix: bytes = ...,
+        read: Callable[[bytes | str, int], list[Any]] | None = None,
+        read_many: Callable[[Sequence[bytes | str], Sequence[int]], list[Any] | None] | None = None,
+        accepted: Callable[[list[Any]], list[Any]] | None = None,
     ) -> Reader: ...
+    def add(self, name: bytes, layout: int, symbol: object, native: bytes, /) -> None: ...
+    # Any: None only where nothing was given to read what it does not recognise.
+    def read(self, frame: bytes | str, received_at_ns: int, /) -> Any: ...
     def read_many(
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int], /
     ) -> list[Any] | None: ...

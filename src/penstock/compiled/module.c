@@ -17,20 +17,23 @@ static PyObject *new_decimal(State *state, Span number)
     return value;
 }
 
-PyObject *decimal_of(State *state, Span number)
+static PyObject *new_decimal_of(State *state, PyObject *text)
 {
-    uint32_t hash = 2166136261u;
+    return PyObject_CallFunctionObjArgs(state->create, text, NULL);
+}
+
+/* A number that there may be a text of. */
+static PyObject *known_decimal(State *state, Span number, PyObject *text)
+{
     Remembered *place;
     PyObject *value, *before;
     if (number.size > LONGEST_REMEMBERED)
-        return new_decimal(state, number);
-    for (Py_ssize_t i = 0; i < number.size; i++)
-        hash = (hash ^ (unsigned char)number.at[i]) * 16777619u;
-    place = &state->numbers[(hash ^ (hash >> 16)) % REMEMBERED];
-    if (place->decimal != NULL && place->size == number.size
-        && !memcmp(place->text, number.at, (size_t)number.size))
+        return text == NULL ? new_decimal(state, number) : new_decimal_of(state, text);
+    place = &state->numbers[hash_of(number) % REMEMBERED];
+    if (place->decimal != NULL && same((Span){place->text, place->size}, number))
         return Py_NewRef(place->decimal);
-    if ((value = new_decimal(state, number)) == NULL)
+    value = text == NULL ? new_decimal(state, number) : new_decimal_of(state, text);
+    if (value == NULL)
         return NULL;
     before = place->decimal;
     place->decimal = Py_NewRef(value);
@@ -38,6 +41,20 @@ PyObject *decimal_of(State *state, Span number)
     memcpy(place->text, number.at, (size_t)number.size);
     Py_XDECREF(before);
     return value;
+}
+
+PyObject *decimal_of(State *state, Span number) { return known_decimal(state, number, NULL); }
+
+PyObject *number_of(State *state, PyObject *text, int repeats)
+{
+    Span span;
+    if (PyUnicode_Check(text)) {
+        if ((span.at = PyUnicode_AsUTF8AndSize(text, &span.size)) == NULL)
+            PyErr_Clear(); /* a lone surrogate: the type says what is wrong with it */
+        else if (scan_plain(span.at, span.at + span.size) == span.at + span.size)
+            return repeats ? known_decimal(state, span, text) : new_decimal_of(state, text);
+    }
+    return PyObject_CallFunctionObjArgs(state->decimal, text, NULL);
 }
 
 PyObject *level_of(State *state, Span price, Span quantity)
@@ -61,6 +78,27 @@ PyObject *level_of(State *state, Span price, Span quantity)
     }
     PyTuple_SetItem(level, 0, first); /* takes the reference; cannot fail on a new tuple */
     PyTuple_SetItem(level, 1, second);
+    return level;
+}
+
+/* A level of a whole book, most of which are those of the book before. */
+static PyObject *known_level(State *state, Span price, Span quantity)
+{
+    Span text = {price.at, quantity.at + quantity.size - price.at};
+    KnownLevel *place;
+    PyObject *level, *before;
+    if (text.size > LONGEST_LEVEL)
+        return level_of(state, price, quantity);
+    place = &state->levels[hash_of(text) % REMEMBERED];
+    if (place->level != NULL && same((Span){place->text, place->size}, text))
+        return Py_NewRef(place->level);
+    if ((level = level_of(state, price, quantity)) == NULL)
+        return NULL;
+    before = place->level;
+    place->level = Py_NewRef(level);
+    place->size = (unsigned char)text.size;
+    memcpy(place->text, text.at, (size_t)text.size);
+    Py_XDECREF(before);
     return level;
 }
 
@@ -88,23 +126,22 @@ int walk_pairs(const char *at, Py_ssize_t size, PairFunction each, void *context
 typedef struct {
     PyObject *list;
     State *state;
+    int whole;
 } Collected;
 
 static int collect(void *context, Span price, Span quantity)
 {
     Collected *into = context;
-    PyObject *level = level_of(into->state, price, quantity);
+    PyObject *level = into->whole ? known_level(into->state, price, quantity)
+                                  : level_of(into->state, price, quantity);
     int failed = level == NULL ? -1 : PyList_Append(into->list, level);
     Py_XDECREF(level);
     return failed;
 }
 
-PyDoc_STRVAR(decimals_doc,
-             "The levels as pairs of Decimal; None if they are not in the usual spelling.");
-
-static PyObject *decimals(PyObject *module, PyObject *raw)
+PyObject *levels_of(State *state, PyObject *raw, int whole)
 {
-    Collected into = {NULL, PyModule_GetState(module)};
+    Collected into = {NULL, state, whole};
     Py_buffer view;
     int outcome;
     if (PyObject_GetBuffer(raw, &view, PyBUF_SIMPLE) < 0)
@@ -123,19 +160,19 @@ static PyObject *decimals(PyObject *module, PyObject *raw)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(decimals_doc,
+             "The levels as pairs of Decimal; None if they are not in the usual spelling.");
+
+static PyObject *decimals(PyObject *module, PyObject *raw)
+{
+    return levels_of(PyModule_GetState(module), raw, 0);
+}
+
 PyDoc_STRVAR(number_doc, "The Decimal of a text, as ``Decimal(text)`` makes it.");
 
 static PyObject *number(PyObject *module, PyObject *text)
 {
-    State *state = PyModule_GetState(module);
-    Span span;
-    if (PyUnicode_Check(text)) {
-        if ((span.at = PyUnicode_AsUTF8AndSize(text, &span.size)) == NULL)
-            PyErr_Clear(); /* a lone surrogate: the type says what is wrong with it */
-        else if (scan_plain(span.at, span.at + span.size) == span.at + span.size)
-            return decimal_of(state, span);
-    }
-    return PyObject_CallFunctionObjArgs(state->decimal, text, NULL);
+    return number_of(PyModule_GetState(module), text, 1);
 }
 
 static PyMethodDef functions[] = {
@@ -189,12 +226,16 @@ static int begin(PyObject *module)
     state->create = exact_creator();
     if (state->raw == NULL || state->decimal == NULL || state->create == NULL)
         return -1;
-    if ((state->numbers = PyMem_Calloc(REMEMBERED, sizeof(Remembered))) == NULL) {
+    state->numbers = PyMem_Calloc(REMEMBERED, sizeof(Remembered));
+    state->levels = PyMem_Calloc(REMEMBERED, sizeof(KnownLevel));
+    if (state->numbers == NULL || state->levels == NULL) {
         PyErr_NoMemory();
         return -1;
     }
     if (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0
         || PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0
+        || add_type(module, &number_spec, "Number") < 0
+        || add_type(module, &levels_spec, "Levels") < 0
         || add_type(module, &reader_spec, "Reader") < 0)
         return -1;
     return add_type(module, &book_spec, "Book");
@@ -217,6 +258,8 @@ static int clear_state(PyObject *module)
     Py_CLEAR(state->create);
     for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
         Py_CLEAR(state->numbers[i].decimal);
+    for (Py_ssize_t i = 0; state->levels != NULL && i < REMEMBERED; i++)
+        Py_CLEAR(state->levels[i].level);
     return 0;
 }
 
@@ -225,7 +268,9 @@ static void free_state(void *module)
     State *state = PyModule_GetState(module);
     clear_state(module);
     PyMem_Free(state->numbers);
+    PyMem_Free(state->levels);
     state->numbers = NULL;
+    state->levels = NULL;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, begin}, {0, NULL}};

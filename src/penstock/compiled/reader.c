@@ -12,11 +12,18 @@
 enum { RECOGNISED = 0, UNKNOWN = 1, FAILED = -1 };
 
 typedef struct {
+    Span word;
+    PyObject *value; /* both within the data of the hole */
+} Choice;
+
+typedef struct {
     char code;       /* see layouts.py */
     int field;       /* where the value is stored; -1: nowhere */
     int other;       /* of both sides of a book: where the asks are stored */
     PyObject *data;  /* bytes of a literal, a dict of symbols, or a tuple of choices */
     Span literal;    /* within `data` */
+    Choice *choices;
+    Py_ssize_t count; /* of choices */
 } Op;
 
 typedef struct {
@@ -26,24 +33,36 @@ typedef struct {
 
 typedef struct {
     PyObject *prototype, *copy, *descriptors; /* prototype is NULL where frames have no events */
-    descrsetfunc set;
-    Py_ssize_t fields;
+    Py_ssize_t fields, offsets[MOST_FIELDS];  /* of the fields within an event */
     int symbol, received;
     int many;
     Ops head, row, tail, unit;
 } Layout;
 
+/* A stream, whose name tells the layout and the market of its frames. */
+typedef struct {
+    PyObject *name, *symbol, *native; /* name and native are bytes; name is NULL in a free place */
+    Span text, market;                /* within `name` and `native` */
+    uint32_t hash;
+    Py_ssize_t layout;
+} Stream;
+
 typedef struct {
     PyObject_HEAD
-    PyObject *raw, *prefix, *streams;
+    PyObject *raw, *prefix;
+    PyObject *read, *read_many; /* read what is not recognised; NULL: nobody does */
+    PyObject *accepted;         /* is called with events and returns those to pass on; or NULL */
     Py_ssize_t largest, count;
     Layout *layouts;
+    Stream *streams;            /* by hash; a power of two of places, at most half of them taken */
+    Py_ssize_t places, taken;
 } Reader;
 
 typedef struct {
     const Layout *layout;
     PyObject *values[MOST_FIELDS];
-    PyObject *symbol, *native; /* borrowed; NULL unless the stream's name tells them */
+    PyObject *symbol; /* borrowed; NULL unless the name of the stream tells it, and the market */
+    Span market;
     int64_t whole;
 } Row;
 
@@ -51,24 +70,31 @@ typedef struct {
 
 static void free_ops(Ops *ops)
 {
-    for (Py_ssize_t i = 0; i < ops->count; i++)
+    for (Py_ssize_t i = 0; i < ops->count; i++) {
         Py_XDECREF(ops->ops[i].data);
+        PyMem_Free(ops->ops[i].choices);
+    }
     PyMem_Free(ops->ops);
     ops->ops = NULL;
     ops->count = 0;
 }
 
-static int are_choices(PyObject *choices)
+/* `((b"true", "sell"), …)` */
+static int read_choices(Op *op)
 {
-    if (!PyTuple_Check(choices))
-        return 0;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(choices); i++) {
-        PyObject *choice = PyTuple_GetItem(choices, i);
-        if (!PyTuple_Check(choice) || PyTuple_Size(choice) != 2
-            || !PyBytes_Check(PyTuple_GetItem(choice, 0)))
-            return 0;
+    Py_ssize_t count = PyTuple_Size(op->data);
+    if (count < 0 || (op->choices = PyMem_Calloc((size_t)count + 1, sizeof(Choice))) == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return -1;
     }
-    return 1;
+    for (; op->count < count; op->count++) {
+        Choice *choice = &op->choices[op->count];
+        if (!PyArg_ParseTuple(PyTuple_GetItem(op->data, op->count), "y#O", &choice->word.at,
+                              &choice->word.size, &choice->value))
+            return -1;
+    }
+    return 0;
 }
 
 static int read_op(PyObject *from, Py_ssize_t fields, Op *op)
@@ -88,11 +114,11 @@ static int read_op(PyObject *from, Py_ssize_t fields, Op *op)
             return -1;
         op->literal.at = literal;
     }
-    if ((op->code == 'K' && !PyDict_Check(op->data)) || (op->code == 'c' && !are_choices(op->data))) {
+    if (op->code == 'K' && !PyDict_Check(op->data)) {
         PyErr_SetString(PyExc_TypeError, "a hole has other data than its type needs");
         return -1;
     }
-    return 0;
+    return op->code == 'c' ? read_choices(op) : 0;
 }
 
 static int read_ops(PyObject *from, Py_ssize_t fields, Ops *into)
@@ -105,29 +131,48 @@ static int read_ops(PyObject *from, Py_ssize_t fields, Ops *into)
     }
     for (; into->count < count; into->count++)
         if (read_op(PyTuple_GetItem(from, into->count), fields, &into->ops[into->count]) < 0) {
-            Py_CLEAR(into->ops[into->count].data);
+            into->count++; /* an incomplete one is freed like the others */
             return -1;
         }
     return 0;
 }
 
+/* Where an event has a field: where its descriptor puts an object. So making an event takes no
+   call for each of its fields. */
+static Py_ssize_t find_offset(const Layout *layout, Py_ssize_t size, PyObject *descriptor)
+{
+    descrsetfunc set = (descrsetfunc)PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_set);
+    PyObject *event = PyObject_CallFunctionObjArgs(layout->copy, layout->prototype, NULL);
+    PyObject *mark = event == NULL ? NULL : PyList_New(0);
+    Py_ssize_t found = -1, count = 0, at = sizeof(PyObject);
+    if (mark != NULL && set != NULL && set(descriptor, event, mark) == 0)
+        for (; at + (Py_ssize_t)sizeof(mark) <= size; at += sizeof(mark))
+            if (!memcmp((char *)event + at, &mark, sizeof(mark)))
+                found = at, count++;
+    Py_XDECREF(event);
+    Py_XDECREF(mark);
+    if (count != 1 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "an event's field is not a slot");
+    return count == 1 ? found : -1;
+}
+
 static int read_fields(Layout *layout)
 {
-    if ((layout->fields = PyTuple_Size(layout->descriptors)) < 0)
+    PyObject *basic = PyObject_GetAttrString((PyObject *)Py_TYPE(layout->prototype),
+                                             "__basicsize__");
+    Py_ssize_t size = basic == NULL ? -1 : PyLong_AsSsize_t(basic);
+    Py_XDECREF(basic);
+    if (size < 0 || (layout->fields = PyTuple_Size(layout->descriptors)) < 0)
         return -1;
-    for (Py_ssize_t i = 0; i < layout->fields; i++) {
-        PyTypeObject *type = Py_TYPE(PyTuple_GetItem(layout->descriptors, i));
-        descrsetfunc set = (descrsetfunc)PyType_GetSlot(type, Py_tp_descr_set);
-        if (set == NULL || (layout->set != NULL && set != layout->set)) {
-            PyErr_SetString(PyExc_TypeError, "an event's field is not a slot");
-            return -1;
-        }
-        layout->set = set;
-    }
     if (layout->fields > MOST_FIELDS || layout->symbol >= layout->fields
         || layout->received >= layout->fields) {
         PyErr_SetString(PyExc_ValueError, "an event has too many fields, or too few");
         return -1;
+    }
+    for (Py_ssize_t i = 0; i < layout->fields; i++) {
+        PyObject *descriptor = PyTuple_GetItem(layout->descriptors, i);
+        if ((layout->offsets[i] = find_offset(layout, size, descriptor)) < 0)
+            return -1;
     }
     return 0;
 }
@@ -237,17 +282,20 @@ static const char *scan_time(const char *at, const char *end, int64_t *ns)
     return at + 1;
 }
 
-/* One of the choices, `((b"true", "sell"), …)`; its value is borrowed. */
-static const char *scan_choice(PyObject *choices, const char *at, const char *end, PyObject **found)
+/* The bytes after a text, if it is here. */
+static const char *scan_literal(Span text, const char *at, const char *end)
 {
-    Py_ssize_t count = PyTuple_Size(choices);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *choice = PyTuple_GetItem(choices, i);
-        PyObject *word = PyTuple_GetItem(choice, 0);
-        Py_ssize_t size = PyBytes_Size(word);
-        if (size >= 0 && end - at >= size && !memcmp(at, PyBytes_AsString(word), (size_t)size)) {
-            *found = PyTuple_GetItem(choice, 1);
-            return at + size;
+    return end - at >= text.size && !memcmp(at, text.at, (size_t)text.size) ? at + text.size : NULL;
+}
+
+/* One of the choices; its value is borrowed. */
+static const char *scan_choice(const Op *op, const char *at, const char *end, PyObject **found)
+{
+    for (Py_ssize_t i = 0; i < op->count; i++) {
+        const char *stop = scan_literal(op->choices[i].word, at, end);
+        if (stop != NULL) {
+            *found = op->choices[i].value;
+            return stop;
         }
     }
     return NULL;
@@ -286,10 +334,7 @@ static const char *scan_unit(const Ops *unit, const char *at, const char *end, S
         PyObject *side;
         switch (op->code) {
         case 'L':
-            if (end - at < op->literal.size
-                || memcmp(at, op->literal.at, (size_t)op->literal.size))
-                return NULL;
-            at += op->literal.size;
+            at = scan_literal(op->literal, at, end);
             break;
         case 't':
         case 'b':
@@ -298,7 +343,7 @@ static const char *scan_unit(const Ops *unit, const char *at, const char *end, S
                 spans[op->field] = (Span){start, at - start};
             break;
         case 'c':
-            if ((at = scan_choice(op->data, at, end, &side)) != NULL)
+            if ((at = scan_choice(op, at, end, &side)) != NULL)
                 *asks = side == Py_True;
             break;
         default:
@@ -426,10 +471,12 @@ static int fill_hole(const Reader *reader, Row *row, const Op *op, const char **
     int outcome;
     switch (op->code) {
     case 'L':
-        if (end - start < op->literal.size
-            || memcmp(start, op->literal.at, (size_t)op->literal.size))
+    case 'N':
+        if (op->code == 'N' && row->symbol == NULL)
             return UNKNOWN;
-        *at = start + op->literal.size;
+        if ((stop = scan_literal(op->code == 'L' ? op->literal : row->market, start, end)) == NULL)
+            return UNKNOWN;
+        *at = stop;
         return RECOGNISED;
     case 'K':
         if ((stop = scan_text(start, end, 1)) == NULL)
@@ -438,14 +485,6 @@ static int fill_hole(const Reader *reader, Row *row, const Op *op, const char **
             return outcome;
         Py_INCREF(found);
         break;
-    case 'N': {
-        Py_ssize_t size = row->native == NULL ? -1 : PyBytes_Size(row->native);
-        if (size < 0 || end - start < size
-            || memcmp(start, PyBytes_AsString(row->native), (size_t)size))
-            return UNKNOWN;
-        *at = start + size;
-        return RECOGNISED;
-    }
     case 'w':
     case 'a':
     case 'h':
@@ -481,7 +520,7 @@ static int fill_hole(const Reader *reader, Row *row, const Op *op, const char **
         found = Py_NewRef(Py_None);
         break;
     case 'c':
-        if ((stop = scan_choice(op->data, start, end, &found)) == NULL)
+        if ((stop = scan_choice(op, start, end, &found)) == NULL)
             return UNKNOWN;
         Py_INCREF(found);
         break;
@@ -511,17 +550,20 @@ static int append_event(Row *row, PyObject *stamp, PyObject *events)
 {
     const Layout *layout = row->layout;
     PyObject *event = PyObject_CallFunctionObjArgs(layout->copy, layout->prototype, NULL);
-    int failed = 0;
+    int failed;
     if (event == NULL)
         return FAILED;
     if (row->symbol != NULL)
         store(row, layout->symbol, Py_NewRef(row->symbol));
     store(row, layout->received, Py_NewRef(stamp));
-    for (Py_ssize_t i = 0; i < layout->fields && !failed; i++)
-        if (row->values[i] != NULL)
-            failed = layout->set(PyTuple_GetItem(layout->descriptors, i), event, row->values[i]);
-    if (!failed)
-        failed = PyList_Append(events, event);
+    for (Py_ssize_t i = 0; i < layout->fields; i++)
+        if (row->values[i] != NULL) {
+            PyObject **slot = (PyObject **)((char *)event + layout->offsets[i]), *before = *slot;
+            *slot = row->values[i]; /* with its reference */
+            row->values[i] = NULL;
+            Py_XDECREF(before);
+        }
+    failed = PyList_Append(events, event);
     Py_DECREF(event);
     return failed ? FAILED : RECOGNISED;
 }
@@ -545,16 +587,14 @@ static int read_rows(const Reader *reader, Row *row, const char *at, const char 
 }
 
 /* Appends nothing unless the whole frame is recognised. */
-static int read_as(const Reader *reader, const Layout *layout, PyObject *entry, Span frame,
+static int read_as(const Reader *reader, const Layout *layout, const Stream *stream, Span frame,
                    PyObject *stamp, PyObject *events)
 {
-    Row row = {layout, {NULL}, NULL, NULL, 0};
+    Row row = {layout, {NULL}, NULL, {NULL, 0}, 0};
     Py_ssize_t before = PyList_Size(events);
     int outcome;
-    if (entry != NULL) {
-        row.symbol = PyTuple_GetItem(entry, 1);
-        row.native = PyTuple_GetItem(entry, 2);
-    }
+    if (stream != NULL)
+        row.symbol = stream->symbol, row.market = stream->market;
     outcome = read_rows(reader, &row, frame.at, frame.at + frame.size, stamp, events);
     clear_row(&row);
     if (outcome == UNKNOWN && PyList_Size(events) > before
@@ -563,35 +603,36 @@ static int read_as(const Reader *reader, const Layout *layout, PyObject *entry, 
     return outcome;
 }
 
+/* The place of a stream's name: where it is, or where it would be. */
+static Stream *place_of(const Reader *reader, Span name, uint32_t hash)
+{
+    Py_ssize_t mask = reader->places - 1, i = (Py_ssize_t)hash & mask;
+    while (reader->streams[i].name != NULL
+           && !(reader->streams[i].hash == hash && same(reader->streams[i].text, name)))
+        i = (i + 1) & mask;
+    return &reader->streams[i];
+}
+
 /* A frame that begins with the name of its stream. */
 static int read_named(const Reader *reader, Span frame, PyObject *stamp, PyObject *events)
 {
-    Py_ssize_t size = PyBytes_Size(reader->prefix), which;
-    const char *stop, *name;
-    PyObject *entry, *number;
-    int outcome;
-    if (frame.size < size || memcmp(frame.at, PyBytes_AsString(reader->prefix), (size_t)size))
+    Py_ssize_t size = PyBytes_Size(reader->prefix);
+    const char *stop;
+    const Stream *stream;
+    Span name;
+    if (!reader->taken || frame.size < size
+        || memcmp(frame.at, PyBytes_AsString(reader->prefix), (size_t)size))
         return UNKNOWN;
-    name = frame.at + size;
-    if ((stop = scan_text(name, frame.at + frame.size, 1)) == NULL)
+    name.at = frame.at + size;
+    if ((stop = memchr(name.at, '"', (size_t)(frame.size - size))) == NULL)
         return UNKNOWN;
-    if ((outcome = look_up(reader->streams, (Span){name, stop - name}, &entry)) != RECOGNISED)
-        return outcome;
-    if (!PyTuple_Check(entry) || PyTuple_Size(entry) != 3
-        || (number = PyTuple_GetItem(entry, 0)) == NULL || !PyLong_Check(number)
-        || !PyBytes_Check(PyTuple_GetItem(entry, 2))) {
-        PyErr_SetString(PyExc_TypeError, "a stream is (layout, symbol, native)");
-        return FAILED;
-    }
-    which = PyLong_AsSsize_t(number);
-    if (which < 0 || which >= reader->count)
-        return PyErr_Occurred() ? FAILED : UNKNOWN;
+    name.size = stop - name.at;
+    stream = place_of(reader, name, hash_of(name));
+    if (stream->name == NULL)
+        return UNKNOWN;
     frame.size -= stop - frame.at;
     frame.at = stop;
-    Py_INCREF(entry); /* it could leave the dict meanwhile */
-    outcome = read_as(reader, &reader->layouts[which], entry, frame, stamp, events);
-    Py_DECREF(entry);
-    return outcome;
+    return read_as(reader, &reader->layouts[stream->layout], stream, frame, stamp, events);
 }
 
 static int read_frame(const Reader *reader, PyObject *frame, PyObject *stamp, PyObject *events)
@@ -621,39 +662,148 @@ static int read_frame(const Reader *reader, PyObject *frame, PyObject *stamp, Py
     return outcome;
 }
 
-PyDoc_STRVAR(read_many_doc,
-             "read_many(frames, received_at_ns)\n--\n\n"
-             "The events of frames, in order; None if one of them is not recognised.");
-
-static PyObject *reader_read_many(PyObject *self, PyObject *const *args, Py_ssize_t given)
+/* What is returned for frames: their events, or what others make of them. */
+static PyObject *answer(const Reader *reader, int outcome, PyObject *events, PyObject *otherwise,
+                        PyObject *const *args)
 {
-    PyObject *frames, *stamps, *events;
-    Py_ssize_t count;
-    int outcome = RECOGNISED;
-    if (given != 2) {
-        PyErr_SetString(PyExc_TypeError, "frames and their times are needed");
-        return NULL;
+    PyObject *passed;
+    if (outcome == RECOGNISED) {
+        if (reader->accepted == NULL)
+            return events;
+        passed = PyObject_CallFunctionObjArgs(reader->accepted, events, NULL);
+        Py_DECREF(events);
+        return passed;
     }
-    frames = args[0], stamps = args[1];
-    if ((count = PySequence_Size(frames)) < 0 || PySequence_Size(stamps) < 0)
-        return NULL;
-    if (PySequence_Size(stamps) != count)
-        Py_RETURN_NONE;
-    if ((events = PyList_New(0)) == NULL)
-        return NULL;
-    for (Py_ssize_t i = 0; i < count && outcome == RECOGNISED; i++) {
-        PyObject *frame = PySequence_GetItem(frames, i);
-        PyObject *stamp = frame == NULL ? NULL : PySequence_GetItem(stamps, i);
-        outcome = stamp == NULL ? FAILED : read_frame((Reader *)self, frame, stamp, events);
-        Py_XDECREF(frame);
-        Py_XDECREF(stamp);
-    }
-    if (outcome == RECOGNISED)
-        return events;
     Py_DECREF(events);
     if (outcome == FAILED)
         return NULL;
+    if (otherwise == NULL)
+        Py_RETURN_NONE;
+    return PyObject_CallFunctionObjArgs(otherwise, args[0], args[1], NULL);
+}
+
+static int are_two(Py_ssize_t given)
+{
+    if (given == 2)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "frames and their times are needed");
+    return 0;
+}
+
+PyDoc_STRVAR(read_doc, "read(frame, received_at_ns)\n--\n\n"
+                       "What a frame has to say; None if it is not recognised and nobody else"
+                       " reads it.");
+
+static PyObject *reader_read(PyObject *self, PyObject *const *args, Py_ssize_t given)
+{
+    Reader *reader = (Reader *)self;
+    PyObject *events = are_two(given) ? PyList_New(0) : NULL;
+    if (events == NULL)
+        return NULL;
+    return answer(reader, read_frame(reader, args[0], args[1], events), events, reader->read, args);
+}
+
+PyDoc_STRVAR(read_many_doc,
+             "read_many(frames, received_at_ns)\n--\n\n"
+             "The events of frames, in order; None if one of them cannot be read like this.");
+
+static PyObject *reader_read_many(PyObject *self, PyObject *const *args, Py_ssize_t given)
+{
+    Reader *reader = (Reader *)self;
+    PyObject *events;
+    Py_ssize_t count, stamps;
+    int outcome = RECOGNISED;
+    if (!are_two(given))
+        return NULL;
+    if ((count = PySequence_Size(args[0])) < 0 || (stamps = PySequence_Size(args[1])) < 0)
+        return NULL;
+    if (stamps != count)
+        outcome = UNKNOWN;
+    if ((events = PyList_New(0)) == NULL)
+        return NULL;
+    for (Py_ssize_t i = 0; i < count && outcome == RECOGNISED; i++) {
+        PyObject *frame = PySequence_GetItem(args[0], i);
+        PyObject *stamp = frame == NULL ? NULL : PySequence_GetItem(args[1], i);
+        outcome = stamp == NULL ? FAILED : read_frame(reader, frame, stamp, events);
+        Py_XDECREF(frame);
+        Py_XDECREF(stamp);
+    }
+    return answer(reader, outcome, events, reader->read_many, args);
+}
+
+/* ---- streams ---- */
+
+/* Room for one more; 0 if there is no memory. */
+static int reserve_stream(Reader *reader)
+{
+    Reader grown = *reader;
+    if (reader->taken * 2 < reader->places)
+        return 1;
+    grown.places = reader->places ? reader->places * 2 : 64;
+    if ((grown.streams = PyMem_Calloc((size_t)grown.places, sizeof(Stream))) == NULL)
+        return 0;
+    for (Py_ssize_t i = 0; i < reader->places; i++)
+        if (reader->streams[i].name != NULL)
+            *place_of(&grown, reader->streams[i].text, reader->streams[i].hash)
+                = reader->streams[i];
+    PyMem_Free(reader->streams);
+    reader->streams = grown.streams;
+    reader->places = grown.places;
+    return 1;
+}
+
+PyDoc_STRVAR(add_doc, "add(name, layout, symbol, native)\n--\n\n"
+                      "Add a stream, by the number of its layout; without effect if its name is"
+                      " known.");
+
+static PyObject *reader_add(PyObject *self, PyObject *args)
+{
+    Reader *reader = (Reader *)self;
+    PyObject *name, *symbol, *native;
+    Py_ssize_t layout;
+    Stream *place;
+    Span text, market;
+    if (!PyArg_ParseTuple(args, "SnOS", &name, &layout, &symbol, &native))
+        return NULL;
+    if (layout < 0 || layout >= reader->count || reader->prefix == NULL) {
+        PyErr_SetString(PyExc_ValueError, "there is no such layout of named frames");
+        return NULL;
+    }
+    text = (Span){PyBytes_AsString(name), PyBytes_Size(name)};
+    market = (Span){PyBytes_AsString(native), PyBytes_Size(native)};
+    for (Py_ssize_t i = 0; i < text.size; i++)
+        if ((unsigned char)text.at[i] < 0x20 || text.at[i] == '"' || text.at[i] == '\\')
+            Py_RETURN_NONE; /* JSON spells it with escapes, and bytes are compared */
+    if (!reserve_stream(reader))
+        return PyErr_NoMemory();
+    place = place_of(reader, text, hash_of(text));
+    if (place->name == NULL) {
+        *place = (Stream){Py_NewRef(name), Py_NewRef(symbol), Py_NewRef(native), text, market,
+                          hash_of(text), layout};
+        reader->taken++;
+    }
     Py_RETURN_NONE;
+}
+
+/* ---- the type ---- */
+
+static int reader_visit(PyObject *self, visitproc visit, void *arg)
+{
+    Reader *reader = (Reader *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(reader->read);
+    Py_VISIT(reader->read_many);
+    Py_VISIT(reader->accepted);
+    return 0;
+}
+
+static int reader_clear(PyObject *self)
+{
+    Reader *reader = (Reader *)self;
+    Py_CLEAR(reader->read);
+    Py_CLEAR(reader->read_many);
+    Py_CLEAR(reader->accepted);
+    return 0;
 }
 
 static void reader_free(PyObject *self)
@@ -661,29 +811,39 @@ static void reader_free(PyObject *self)
     Reader *reader = (Reader *)self;
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    reader_clear(self);
     for (Py_ssize_t i = 0; i < reader->count; i++)
         free_layout(&reader->layouts[i]);
     PyMem_Free(reader->layouts);
+    for (Py_ssize_t i = 0; i < reader->places; i++) {
+        Py_XDECREF(reader->streams[i].name);
+        Py_XDECREF(reader->streams[i].symbol);
+        Py_XDECREF(reader->streams[i].native);
+    }
+    PyMem_Free(reader->streams);
     Py_XDECREF(reader->raw);
     Py_XDECREF(reader->prefix);
-    Py_XDECREF(reader->streams);
     release(self);
     Py_DECREF(type);
 }
 
-static int fill_reader(Reader *reader, State *state, PyObject *layouts, PyObject *prefix,
-                       PyObject *streams)
+/* A function that may be missing. */
+static int keep_function(PyObject *function, PyObject **into)
+{
+    if (function == Py_None)
+        return 0;
+    if (!PyCallable_Check(function)) {
+        PyErr_SetString(PyExc_TypeError, "what is called must be a function");
+        return -1;
+    }
+    *into = Py_NewRef(function);
+    return 0;
+}
+
+static int fill_layouts(Reader *reader, PyObject *layouts)
 {
     Py_ssize_t count = PyTuple_Size(layouts);
-    reader->raw = Py_NewRef(state->raw);
-    if (prefix != Py_None) {
-        if (!PyBytes_Check(prefix) || !PyDict_Check(streams)) {
-            PyErr_SetString(PyExc_TypeError, "named frames need a prefix and a dict of streams");
-            return -1;
-        }
-        reader->prefix = Py_NewRef(prefix);
-        reader->streams = Py_NewRef(streams);
-    }
     if ((reader->layouts = PyMem_Calloc((size_t)count + 1, sizeof(Layout))) == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -703,21 +863,24 @@ static int fill_reader(Reader *reader, State *state, PyObject *layouts, PyObject
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"largest", "layouts", "prefix", "streams", NULL};
-    PyObject *layouts, *prefix = Py_None, *streams = Py_None;
+    static char *names[] = {"largest", "layouts", "prefix", "read", "read_many", "accepted", NULL};
+    PyObject *layouts, *prefix = NULL, *read = Py_None, *read_many = Py_None, *accepted = Py_None;
     Py_ssize_t largest;
     State *state = PyType_GetModuleState(type);
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Reader *reader;
     if (state == NULL)
         return NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nO!|OO", names, &largest, &PyTuple_Type,
-                                     &layouts, &prefix, &streams))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nO!|SOOO", names, &largest, &PyTuple_Type,
+                                     &layouts, &prefix, &read, &read_many, &accepted))
         return NULL;
     if ((reader = (Reader *)allocate(type, 0)) == NULL)
         return NULL;
     reader->largest = largest;
-    if (fill_reader(reader, state, layouts, prefix, streams) < 0) {
+    reader->raw = Py_NewRef(state->raw);
+    reader->prefix = Py_XNewRef(prefix);
+    if (keep_function(read, &reader->read) < 0 || keep_function(read_many, &reader->read_many) < 0
+        || keep_function(accepted, &reader->accepted) < 0 || fill_layouts(reader, layouts) < 0) {
         Py_DECREF(reader);
         return NULL;
     }
@@ -725,7 +888,9 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 }
 
 static PyMethodDef reader_methods[] = {
+    {"read", (PyCFunction)(void (*)(void))reader_read, METH_FASTCALL, read_doc},
     {"read_many", (PyCFunction)(void (*)(void))reader_read_many, METH_FASTCALL, read_many_doc},
+    {"add", reader_add, METH_VARARGS, add_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -733,6 +898,8 @@ static PyType_Slot reader_slots[] = {
     {Py_tp_doc, "Reads frames by layouts."},
     {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_free},
+    {Py_tp_traverse, reader_visit},
+    {Py_tp_clear, reader_clear},
     {Py_tp_methods, reader_methods},
     {0, NULL},
 };
@@ -740,6 +907,6 @@ static PyType_Slot reader_slots[] = {
 PyType_Spec reader_spec = {
     .name = "penstock.compiled._hot.Reader",
     .basicsize = sizeof(Reader),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = reader_slots,
 };

@@ -19,6 +19,28 @@ typedef struct {
     Py_ssize_t size;
 } Span;
 
+/* Whether two texts are the same. */
+static inline int same(Span a, Span b)
+{
+    return a.size == b.size && !memcmp(a.at, b.at, (size_t)a.size);
+}
+
+/* A number to find a text by, eight bytes at a time. */
+static inline uint32_t hash_of(Span text)
+{
+    uint64_t hash = (uint64_t)text.size, word;
+    const char *at = text.at, *end = at + text.size;
+    for (; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+    }
+    word = 0;
+    memcpy(&word, at, (size_t)(end - at));
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(hash >> 32);
+}
+
 static inline int is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* Digits with at most one point among them, as `numbers.is_plain` has it. */

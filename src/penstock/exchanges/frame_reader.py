@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
-from penstock.exchanges.layouts import ReadsUsual
 from penstock.market.events import Event
 from penstock.streaming.dialect import Received
 
@@ -30,15 +29,9 @@ class FrameReader:
     """(frame, received_at_ns) → the events of a frame in any format."""
     accepted: Callable[[list[Event]], list[Event]] | None = None
     """Is called with valid events, and returns those to pass on; None passes on all."""
-    usual: ReadsUsual | None = None
-    """Reads frames in the exchange's usual format, if there is a compiled reader."""
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""
-        if self.usual is not None:
-            usual: list[Any] | None = self.usual((frame,), (received_at_ns,))
-            if usual is not None:
-                return usual if self.accepted is None else [*self.accepted(usual)]
         if len(frame) <= self.largest_frame:
             try:
                 # Any: mypy does not take a list of events for one of ``Received``.
@@ -54,10 +47,6 @@ class FrameReader:
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
     ) -> list[Event] | None:
         """See ``ReadsMany``."""
-        if self.usual is not None:
-            usual = self.usual(frames, received_at_ns)
-            if usual is not None:
-                return usual if self.accepted is None else self.accepted(usual)
         if max(map(len, frames), default=0) <= self.largest_frame:
             try:
                 events = self.events(frames, received_at_ns)

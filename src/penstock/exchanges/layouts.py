@@ -11,7 +11,7 @@ are the specification. A hole without a field is checked and not used. Types:
     number   a plain number inside quotes     units    bids and asks beside each other; zeros fill
     bare     a JSON number                             a shorter side
     signed   the same, or negative; unstored
-    a=x|b=y  one of these words, and its value
+    a=x|b=y  one of these words, and its value; ``yes`` and ``no`` are True and False
 
 ``<symbol>`` is the market's name; ``<stream>`` that of a stream, ``<native>`` of its market.
 """
@@ -19,16 +19,18 @@ are the specification. A hole without a field is checked and not used. Types:
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import fields
 
 from penstock import compiled
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
+from penstock.streaming.dialect import Received
 
-ReadsUsual = Callable[[Sequence[bytes | str], Sequence[int]], list[Event] | None]
-"""(frames, received_at_ns) → events; None if a frame is not spelled as usual."""
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Reader
+
 _Op = tuple[str, int, int, Any]
 
 _OUR_UNIT = '["<price:number>","<quantity:number>"]'
@@ -37,9 +39,17 @@ _CODES: Final = {
     "text": "x", "time": "r", "levels": "l", "changes": "d", "units": "u",
 }  # fmt: skip
 _UNIT_FIELDS = ("price", "quantity", "ask", "ask_quantity")
+_BOOLEANS = {"asks": True, "bids": False, "yes": True, "no": False}
 _UNSTORED = -1
 _find_holes = re.compile(r"<(\w*)(?::([^>]*))?>").split
 _STREAM = "<stream>"
+
+
+class Reads(NamedTuple):
+    """What reads frames; see ``Dialect`` and ``ReadsMany``."""
+
+    read: Callable[[bytes | str, int], list[Received]]
+    read_many: Callable[[Sequence[bytes | str], Sequence[int]], list[Event] | None]
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,7 @@ def _ops(text: str, names: Sequence[str]) -> tuple[_Op, ...]:
         if kind is None:
             ops.append(("K" if field == "symbol" else "N", place, _UNSTORED, None))
         elif "=" in kind:
-            ops.append(("c", place, _UNSTORED, _choices(field, kind)))
+            ops.append(("c", place, _UNSTORED, _choices(kind)))
         elif kind in ("changes", "units"):
             bids, asks = names.index("bids_raw"), names.index("asks_raw")
             ops.append((_CODES[kind], bids, asks, None))
@@ -101,11 +111,9 @@ def _ops(text: str, names: Sequence[str]) -> tuple[_Op, ...]:
     return tuple(op for op in ops if op[3] != b"")
 
 
-def _choices(field: str, kind: str) -> tuple[tuple[bytes, str | bool], ...]:
+def _choices(kind: str) -> tuple[tuple[bytes, str | bool], ...]:
     pairs = [each.split("=") for each in kind.split("|")]
-    return tuple(
-        (word.encode(), value == "asks" if field == "side" else value) for word, value in pairs
-    )
+    return tuple((word.encode(), _BOOLEANS.get(value, value)) for word, value in pairs)
 
 
 def _op(op: _Op, symbols: Mapping[str, Symbol] | None, *, own_unit: bool) -> _Op:
@@ -117,37 +125,71 @@ def _op(op: _Op, symbols: Mapping[str, Symbol] | None, *, own_unit: bool) -> _Op
 
 def usual_reader(
     exchange: str, largest_frame: int, layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]]
-) -> ReadsUsual | None:
+) -> "Reader | None":
     """A reader of frames with these layouts, tried in order, each with its symbols by name.
 
-    None where the Python code reads all frames.
+    It returns None for any other frame. There is none where the Python code reads all frames.
     """
     if compiled.Reader is None:
         return None
-    made = tuple(layout.for_reader(exchange, symbols) for layout, symbols in layouts)
-    return compiled.Reader(largest_frame, made).read_many
+    return compiled.Reader(largest_frame, _made(exchange, layouts))
+
+
+def usual_first(
+    exchange: str,
+    largest_frame: int,
+    layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]],
+    otherwise: Reads,
+    accepted: Callable[[list[Event]], list[Event]] | None = None,
+) -> Reads:
+    """The same, with ``otherwise`` for all other frames, or for all without the extension.
+
+    ``accepted`` is called with the events of usual frames, and returns those to pass on.
+    """
+    if compiled.Reader is None:
+        return otherwise
+    reader = compiled.Reader(
+        largest_frame, _made(exchange, layouts), accepted=accepted, **otherwise._asdict()
+    )
+    return Reads(reader.read, reader.read_many)
+
+
+def _made(
+    exchange: str, layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]]
+) -> tuple[tuple[Any, ...], ...]:
+    return tuple(layout.for_reader(exchange, symbols) for layout, symbols in layouts)
 
 
 class NamedLayouts:
     """The same for frames that begin with the name of their stream."""
 
-    def __init__(self, exchange: str, largest_frame: int, layouts: Mapping[str, Layout]) -> None:
+    def __init__(
+        self,
+        exchange: str,
+        largest_frame: int,
+        layouts: Mapping[str, Layout],
+        otherwise: Reads,
+    ) -> None:
         """``layouts`` by channel."""
         self._places = {channel: place for place, channel in enumerate(layouts)}
-        self._streams: dict[str, tuple[int, Symbol, bytes]] = {}
-        self.read_many: ReadsUsual | None = None
-        if compiled.Reader is not None and layouts:
+        self._reader: Reader | None = None
+        if compiled.Reader is not None:
             texts = [each.row.split(_STREAM) for each in layouts.values()]
             (prefix,) = {before for before, _ in texts}
             made = tuple(
                 Layout(layout.event, after, unit=layout.unit).for_reader(exchange, None)
                 for layout, (_, after) in zip(layouts.values(), texts, strict=True)
             )
-            reader = compiled.Reader(largest_frame, made, prefix.encode(), self._streams)
-            self.read_many = reader.read_many
+            self._reader = compiled.Reader(
+                largest_frame, made, prefix.encode(), **otherwise._asdict()
+            )
+            otherwise = Reads(self._reader.read, self._reader.read_many)
+        self.reads = otherwise
 
     def add(self, channel: str, name: str, native: str, symbol: Symbol) -> None:
-        """Add a stream; without effect if its channel has no layout."""
-        if channel in self._places:
-            # The first symbol of a name counts, as on the other path.
-            self._streams.setdefault(name, (self._places[channel], symbol, native.encode()))
+        """Add a stream; without effect if its channel has no layout, or its name is known.
+
+        The first symbol of a name counts, as on the other path.
+        """
+        if self._reader is not None and channel in self._places:
+            self._reader.add(name.encode(), self._places[channel], symbol, native.encode())

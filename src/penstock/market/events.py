@@ -323,3 +323,18 @@ def _best(side: list[Level]) -> str:
 def _plain(value: Decimal) -> str:
     """A number without an exponent, unless it would be mostly zeros."""
     return f"{value:f}" if -_MOST_ZEROS < value.adjusted() < _MOST_ZEROS else str(value)
+
+
+if compiled.Number is not None and compiled.Levels is not None:
+    # The same properties, without a call of Python code.
+    for _kind in (Trade, AggTrade, Ticker, Candle):
+        for _text in _kind.__struct_fields__:
+            _name = _text.removesuffix("_text")
+            if isinstance(vars(_kind).get(_name), property):
+                # Prices come again and again; sizes do not.
+                _repeats = not _name.endswith(("quantity", "volume"))
+                setattr(_kind, _name, compiled.Number(_text, _repeats))
+    for _book in (BookDelta, BookSnapshot):
+        for _name in ("bids", "asks"):
+            _levels = compiled.Levels(f"{_name}_raw", as_decimals, _book is BookSnapshot)
+            setattr(_book, _name, _levels)

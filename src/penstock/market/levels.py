@@ -30,6 +30,7 @@ _DIGITS = b"0123456789"
 # Levels without their digits, if all their numbers have a point: so a few calls in C can check that
 # all of them are plain.
 _SHAPE = b'[".","."],' * 10_000
+_NONE = b"[]"
 _SHORT_SHAPES = frozenset(b"[" + _SHAPE[: max(0, 10 * n - 1)] + b"]" for n in range(64))
 
 
@@ -73,12 +74,14 @@ def plain_lines(lines: bytes) -> bool:
     shapes = lines.translate(None, _DIGITS).split(b"\n")
     if not _SHORT_SHAPES.issuperset(shapes) and not all(map(_is_shape, shapes)):
         return False
-    return b'"."' not in lines
+    # `[7]` has the shape of no levels.
+    return b'"."' not in lines and shapes.count(_NONE) == lines.count(_NONE)
 
 
 def plain_levels(written: bytes) -> bool:
     """The same for the levels of one side, faster than for several."""
-    return _is_shape(written.translate(None, _DIGITS)) and b'"."' not in written
+    shape = written.translate(None, _DIGITS)
+    return _is_shape(shape) and b'"."' not in written and (shape != _NONE or written == _NONE)
 
 
 def _is_shape(shape: bytes) -> bool:

@@ -31,15 +31,15 @@ from penstock.streaming.commands import (
     Subscription,
     WakeAt,
 )
-from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Received, Refusal
+from penstock.streaming.dialect import Ack, Dialect, Malformed, Notice, ReadsMany, Refusal
 from penstock.streaming.subscribe_requests import ACK_WITHIN_S, SECOND_NS, SubscribeRequests
 from penstock.streaming.subscription_failures import SubscriptionFailures
 from penstock.streaming.wanted import StreamKey, WantedStreams
 
 QUARANTINED = 100
 """Malformed frames, and refusals, kept for inspection; older ones are dropped."""
-# Fewer frames than this are read faster one by one.
-_FEW = 3 if compiled.Reader is None else 1
+# So many frames are read faster one by one.
+_FEW = 2 if compiled.Reader is None else 1
 _EARLY_NS = SECOND_NS // 10
 """How much too early a wake-up may be, from a clock that runs at a different rate."""
 
@@ -137,12 +137,23 @@ class Connection:
     def received(self, frame: bytes | str, at_ns: int) -> None:
         """Handle a frame."""
         self._now_ns = at_ns
-        self._note(self._read(frame, at_ns))
+        for each in self._read(frame, at_ns):
+            if isinstance(each, tuple):
+                self._control(each)
+                continue
+            self.events.append(each)
+            # isinstance takes four times as long for events.
+            if type(each) is BookDelta:
+                self._changed(each)
+            elif self._in_stream and type(each) is BookSnapshot:
+                self._begun(each)
 
     def received_many(self, frames: Sequence[bytes | str], at_ns: Sequence[int]) -> None:
         """Handle frames, each with its receive time: like ``received`` for each, but faster."""
         count, read_many = len(frames), self._read_many
-        if count >= _FEW and read_many and (events := read_many(frames, at_ns)) is not None:
+        if count == 1:
+            self.received(frames[0], at_ns[0])
+        elif count > _FEW and read_many and (events := read_many(frames, at_ns)) is not None:
             self._deliver(events)
         elif read_many is None or count <= _FEW:
             for each in zip(frames, at_ns, strict=True):
@@ -262,28 +273,23 @@ class Connection:
         commands, self.commands = self.commands, []
         return commands
 
-    def _note(self, received: Sequence[Received]) -> None:
-        for each in received:
-            if isinstance(each, tuple):
-                self._control(each)
-            else:
-                self._deliver((each,))
-
     def _deliver(self, events: Sequence[Event]) -> None:
         self.events.extend(events)
-        books, in_stream = self.books, self._in_stream
+        in_stream = self._in_stream
         for event in events:
-            # isinstance takes four times as long.
             if type(event) is BookDelta:
-                book = books.get(event.symbol)
-                if book is not None:
-                    book.receive(event)
-                    if book.wants_snapshot:
-                        self._restart(event.symbol, event.received_at_ns)
-                    elif book.held:
-                        self.books.holes.add(event.symbol)
+                self._changed(event)
             elif in_stream and type(event) is BookSnapshot:
                 self._begun(event)
+
+    def _changed(self, delta: BookDelta) -> None:
+        book = self.books.get(delta.symbol)
+        if book is not None:
+            book.receive(delta)
+            if book.wants_snapshot:
+                self._restart(delta.symbol, delta.received_at_ns)
+            elif book.held:
+                self.books.holes.add(delta.symbol)
 
     def _control(self, message: Ack | Refusal | Notice | Malformed) -> None:
         if isinstance(message, Malformed):

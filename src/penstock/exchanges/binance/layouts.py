@@ -1,8 +1,29 @@
 """How Binance usually spells the frames that come most often; see ``payloads``."""
 
 from penstock.exchanges.layouts import Layout
-from penstock.market.events import AggTrade, BookDelta, BookSnapshot, Ticker, Trade
+from penstock.market.events import (
+    AggTrade,
+    BookDelta,
+    BookSnapshot,
+    Candle,
+    Ticker,
+    Ticker24h,
+    Trade,
+)
+from penstock.market.interval import COMMON
 
+_INTERVALS = "|".join(f"{text}={text}" for text in COMMON)
+_CANDLES = Layout(
+    Candle,
+    '{"stream":"<stream>","data":{"e":"kline","E":<:whole>,"s":"<native>","k":{'
+    '"t":<open_ms:whole>,"T":<close_ms:whole>,"s":"<native>",'
+    f'"i":"<interval:{_INTERVALS}>","f":<first_trade_id:whole>,"L":<last_trade_id:whole>,'
+    '"o":"<open_text:number>","c":"<close_text:number>","h":"<high_text:number>",'
+    '"l":"<low_text:number>","v":"<volume_text:number>","n":<trades:whole>,'
+    '"x":<closed:true=yes|false=no>,"q":"<quote_volume_text:number>",'
+    '"V":"<taker_buy_volume_text:number>","Q":"<taker_buy_quote_volume_text:number>",'
+    '"B":"<:text>"}}}',
+)
 LAYOUTS = {
     "trades": Layout(
         Trade,
@@ -34,4 +55,15 @@ LAYOUTS = {
         '"B":"<bid_quantity_text:number>","a":"<ask_text:number>",'
         '"A":"<ask_quantity_text:number>"}}',
     ),
+    "tickers_24h": Layout(
+        Ticker24h,
+        '{"stream":"<stream>","data":{"e":"24hrTicker","E":<at_ns:ms>,"s":"<native>",'
+        '"p":"<:text>","P":"<:text>","w":"<:text>","x":"<:text>","c":"<last_text:number>",'
+        '"Q":"<:text>","b":"<bid_text:number>","B":"<bid_quantity_text:number>",'
+        '"a":"<ask_text:number>","A":"<ask_quantity_text:number>","o":"<open_text:number>",'
+        '"h":"<high_text:number>","l":"<low_text:number>","v":"<volume_text:number>",'
+        '"q":"<quote_volume_text:number>","O":<:whole>,"C":<:whole>,"F":<:whole>,"L":<:whole>,'
+        '"n":<:whole>}}',
+    ),
+    **{f"candles_{text}": _CANDLES for text in COMMON},
 }

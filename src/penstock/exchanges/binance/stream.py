@@ -26,7 +26,7 @@ from penstock.exchanges.binance.rest import DEEPEST_BOOK
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
-from penstock.exchanges.layouts import NamedLayouts
+from penstock.exchanges.layouts import NamedLayouts, Reads
 from penstock.exchanges.named_frames import NamedFrames
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DedupeKey, contents
@@ -104,16 +104,16 @@ class BinanceDialect:
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols, deferred = symbols, DeferredNumbers()
         self._maker, self._streams = EventMaker(deferred), NamedFrames()
-        self._usual = NamedLayouts(symbols.exchange, LARGEST_FRAME, LAYOUTS)
         reader = FrameReader(
             largest_frame=LARGEST_FRAME,
             deferred=deferred,
             events=self._streams.events,
             answers=self._answers,
             with_care=self._streams.event,
-            usual=self._usual.read_many,
         )
-        self.read, self.read_many = reader.read, reader.read_many
+        unusual = Reads(reader.read, reader.read_many)
+        self._usual = NamedLayouts(symbols.exchange, LARGEST_FRAME, LAYOUTS, unusual)
+        self.read, self.read_many = self._usual.reads
 
     def url(self, base: str) -> str:
         """The combined endpoint; streams are requested by message."""

@@ -27,7 +27,7 @@ from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
-from penstock.exchanges.layouts import usual_reader
+from penstock.exchanges.layouts import Reads, usual_first
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
@@ -83,11 +83,13 @@ class CoinbaseDialect:
             events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, spell_at_once),
             answers=self._answers,
             with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], spell_with_care),
-            usual=usual_reader(
-                NAME, LARGEST_FRAME, [(each, names.symbols[kind]) for kind, each in LAYOUTS]
-            ),
         )
-        self.read_many = self._reader.read_many
+        self.read, self.read_many = usual_first(
+            NAME,
+            LARGEST_FRAME,
+            [(each, names.symbols[kind]) for kind, each in LAYOUTS],
+            Reads(self._read_unusual, self._reader.read_many),
+        )
         self._unanswered: dict[int, set[str]] = {}
         """Streams that were requested and not listed since, by request, the oldest first."""
 
@@ -109,9 +111,8 @@ class CoinbaseDialect:
         self._forget(names)
         return self._control("unsubscribe", names)
 
-    def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
-        """See ``Dialect``."""
-        events = self.read_many((frame,), (received_at_ns,))
+    def _read_unusual(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
+        events = self._reader.read_many((frame,), (received_at_ns,))
         if events is not None:
             return [*events]
         return [

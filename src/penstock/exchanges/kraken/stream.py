@@ -21,7 +21,7 @@ from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK
 from penstock.exchanges.kraken.symbols import NAME
-from penstock.exchanges.layouts import usual_reader
+from penstock.exchanges.layouts import Reads, usual_first
 from penstock.exchanges.level_formats import objects_at_once, objects_with_care
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
@@ -102,13 +102,14 @@ class KrakenDialect:
             answers=self._answers,
             with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], objects_with_care),
             accepted=self._running.closed,
-            usual=usual_reader(
-                NAME,
-                LARGEST_FRAME,
-                [(each, names.symbols.get(kind)) for kind, each in LAYOUTS.items()],
-            ),
         )
-        self.read, self.read_many = reader.read, reader.read_many
+        self.read, self.read_many = usual_first(
+            NAME,
+            LARGEST_FRAME,
+            [(each, names.symbols.get(kind)) for kind, each in LAYOUTS.items()],
+            Reads(reader.read, reader.read_many),
+            accepted=self._running.closed,
+        )
         self._counts = AckCounts()
         self._requests: dict[int, dict[str, str]] = {}
         """Stream names by the exchange's symbol, for the newest requests: a refusal does not name

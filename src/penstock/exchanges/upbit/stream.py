@@ -107,7 +107,7 @@ class UpbitDialect:
         """See ``Dialect``."""
         if self._usual is not None and not self._unheard:
             # Any: mypy does not take a list of events for one of ``Received``.
-            events: list[Any] | None = self._usual((frame,), (received_at_ns,))
+            events: list[Any] | None = self._usual.read(frame, received_at_ns)
             if events is not None:
                 return events
         if isinstance(frame, str):
@@ -126,12 +126,14 @@ class UpbitDialect:
         self, frames: Sequence[bytes | str], received_at_ns: Sequence[int]
     ) -> list[Event] | None:
         """See ``ReadsMany``; None while a frame may be the acknowledgement of a stream."""
-        if self._unheard or max(map(len, frames), default=0) > LARGEST_FRAME:
+        if self._unheard:
             return None
         if self._usual is not None:
-            events = self._usual(frames, received_at_ns)
+            events = self._usual.read_many(frames, received_at_ns)
             if events is not None:
                 return events
+        if max(map(len, frames), default=0) > LARGEST_FRAME:
+            return None
         heads = self._heads
         try:
             return [

@@ -61,6 +61,8 @@ class StatusLocation:
     exchange: str
     slot: str
     folder: Path
+    shard: str = ""
+    """The part of the exchange's markets, such as ``0/3``; empty for all."""
 
 
 class Reporter:
@@ -180,6 +182,7 @@ class Reporter:
         found = CollectorStatus(
             exchange=self.location.exchange,
             slot=self.location.slot,
+            shard=self.location.shard,
             pid=os.getpid(),
             started_ms=self._started_ms,
             at_ms=now_ms,

@@ -6,8 +6,7 @@ everything was recorded, and marks what may be missing since. The same is done f
 added again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 
 from penstock.collect.status import CollectorStatus
 from penstock.coverage.writing import STREAMED
@@ -22,7 +21,6 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 RECORDED_WITHIN_NS = 1_000_000_000
 """Events older than this are recorded, unless the status shows that some are waiting."""
 _MS_NS = 1_000_000
-_stream: Callable[[Stored], Stream] = attrgetter("stream")
 
 
 class Absences:
@@ -70,9 +68,10 @@ class Absences:
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Update from newly recorded events."""
-        for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
-            self._last_ns[stream] = stored.received_at_ns
-            if stream.channel == DISCONNECTS.name:
+        for stored in recorded:
+            event = stored.event
+            self._last_ns[stored.stream] = event.received_at_ns
+            if type(event) is Disconnect:
                 self._note_marker(stored)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:

@@ -20,7 +20,7 @@ from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.auditor import Books
 from penstock.collect.availability import RestAvailability
-from penstock.collect.batching import flushing_by
+from penstock.collect.batching import SharedBatching, flushing_by
 from penstock.collect.books import BookMaintainer
 from penstock.collect.facts import ExchangeSilent
 from penstock.collect.feed_session import FeedOptions, FeedSession
@@ -338,14 +338,17 @@ class Collector:
         self, info: Info, dialect: Dialect, maintainer: BookMaintainer, detector: StallDetector
     ) -> Sessions:
         name, settings, limits = self.exchange.name, self.settings, dialect.limits
+        flushing = flushing_by(settings)
         endpoint, plan = endpoint_of(name, dialect, self.stream_url), plan_by(settings)
-        pacer = ConnectLimiter(limits, self.shard.count)
-        hooks = SessionHooks(self._record_live, maintainer.fetch, self.emit, detector.heard, pacer)
+        hooks = SessionHooks(
+            self._record_live, maintainer.fetch, self.emit, detector.heard,
+            ConnectLimiter(limits, self.shard.count), SharedBatching(flushing, self.clock),
+        )  # fmt: skip
 
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)
             shard = Shard(name, make, list(wanted), random, plan)
-            return Session(shard, endpoint, hooks, self.clock, flushing_by(settings))
+            return Session(shard, endpoint, hooks, self.clock, flushing)
 
         return Sessions(begin, min(limits.streams_per_connection, settings.streams_per_connection))
 
@@ -387,13 +390,8 @@ class Collector:
         )
 
     def _final_prober(self) -> FinalProber:
-        return FinalProber(
-            self.gateway,
-            self.availability,
-            self.settings.stop_timeout,
-            self.emit,
-            partial(self.reporter.note, "last_look"),
-        )
+        timeout_s, note = self.settings.stop_timeout, partial(self.reporter.note, "last_look")
+        return FinalProber(self.gateway, self.availability, timeout_s, self.emit, note)
 
     def _trades_of(self, symbol: Symbol) -> Stream:
         return Stream(self.exchange.name, TRADES.name, symbol.slug)

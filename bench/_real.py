@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench._process import spent_cpu_s
+from bench._process import rss_mb, spent_cpu_s
 from bench._sides import ROOT, Side, find_python, our_python, peer_python, running
 from bench.inputs.stored import Inputs
 
@@ -97,6 +97,26 @@ class Market:
         us = dict(zip(processes, costs, strict=True))
         trips = self._trips(sent["ticks"], told["trades"]) if tell_trades else []
         return Spent(us, messages, wall_s, sent["late_ms"], trips)
+
+    def idle(self, settle: int, end: int, rate: int) -> dict[str, float]:
+        """What ours cost at a low rate: of a core, and of memory; ``settle`` messages come before.
+
+        Streams without a frame among all of them are subscribed to, too.
+        """
+        with self._ours() as (processes, _):
+            self._exchange.ask("{}")
+            self._exchange.ask(json.dumps({"first": 0, "end": settle, "rate": rate}))
+            before_s = [spent_cpu_s(process.pid) for process in processes.values()]
+            began_s = time.monotonic()
+            self._exchange.ask(json.dumps({"first": settle, "end": end, "rate": rate}))
+            wall_s = time.monotonic() - began_s
+            found: dict[str, float] = {}
+            for (name, process), before in zip(processes.items(), before_s, strict=True):
+                prefix = "" if name == "collect" else f"{name}_"
+                spent_s = spent_cpu_s(process.pid) - before
+                found[f"{prefix}core_share"] = round(spent_s / wall_s, 4)
+                found[f"{prefix}rss_mb"] = rss_mb(process.pid)
+        return found
 
     def _warm(self, subscriber: Side, whole: bool) -> None:
         """Send what does not count, and wait until nothing is on its way any more."""

@@ -20,9 +20,10 @@ from tests.waiting import PATIENCE_S
 
 from penstock.cli.symbols_file import read_symbols
 from penstock.collect.status import BookStatus, CollectorStatus, read_status, write_status
+from penstock.market.market_shard import MarketShard
 from penstock.storage.state import open_store
 
-from .conftest import SYMBOLS, run, started, stopped, urls, wait_until
+from .conftest import SYMBOLS, invoke, run, started, stopped, urls, wait_until
 
 SLOT = "collect-binance"
 COLLECT = ("collect", "binance", *SYMBOLS, "--data-dir")
@@ -446,3 +447,31 @@ def test_a_container_tells_it_everything_by_short_names(tmp_path: Path, exchange
     assert {each["symbol"] for each in streams} == set(SYMBOLS)
     assert json.loads(shown.stdout)["status"]["slot"] == "collect-binance"
     assert not (tmp_path / "penstock-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--shard", "3/3"), "3 shards are numbered from 0 to 2: there is no 3"),
+        (("--shard", "a/b"), "'a/b' is not NUMBER/COUNT, such as 0/3"),
+        (("--shard", "0/2", "--slot", "b"), "leave out --slot b, or --shard 0/2"),
+    ],
+)
+def test_a_shard_that_does_not_exist_is_refused_at_once(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    refused = invoke(*COLLECT, str(tmp_path), *options)
+
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_a_shard_without_a_market_runs_in_its_own_slot(tmp_path: Path, exchange: str) -> None:
+    assert not any(map(MarketShard(0, 3).owns, SYMBOLS))
+    words = (*COLLECT, str(tmp_path), "--shard", "0/3", "--seconds", "1", "--json")
+    ended = run(*words, folder=tmp_path, **urls(exchange))
+
+    assert ended.returncode == 0, ended.stderr
+    status = json.loads(ended.stdout.splitlines()[-1])
+    assert (status["slot"], status["shard"], status["streams"]) == (f"{SLOT}-0", "0/3", [])

@@ -59,7 +59,7 @@ def after(before: CollectorStatus | None, *events: Event) -> Absences:
     absences = Absences("toy")
     with closing(log.writer(SLOT)) as writer, closing(log.reader()) as reader:
         writer.append(events)
-        absences.resume(SLOT, before, reader)
+        absences.resume(before, reader)
     return absences
 
 

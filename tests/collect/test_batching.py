@@ -6,9 +6,11 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import events
 
 from penstock.clock import ManualClock
-from penstock.collect.batching import FULL, Batching, Flushing
+from penstock.collect.batching import FULL, Batching, Flushing, SharedBatching
+from penstock.market.events import Event, Trade
 
 MS = 1_000_000
 
@@ -138,3 +140,59 @@ def test_after_a_flood_a_message_that_comes_alone_is_written_at_once() -> None:
     writer = run(Flushing(), [0] * 5_000 + [1_000, 30])
     at_ns, batch = writer.writes[-1]
     assert batch == [at_ns]
+
+
+@dataclass
+class Gathering:
+    """A source of events."""
+
+    batching: SharedBatching
+    batches: list[list[Event]]
+    events: list[Event] = field(default_factory=list)
+    told: int = 0
+
+    def arrive(self, event: Event) -> None:
+        self.events.append(event)
+        self.batching.arrived()
+
+    def waiting(self) -> int:
+        return len(self.events)
+
+    def take(self) -> list[Event]:
+        taken, self.events = self.events, []
+        return taken
+
+    def written(self) -> None:
+        self.told += 1
+
+    async def run(self) -> None:
+        await self.batching.run(self, self.write)
+
+    async def write(self, events: list[Event]) -> None:
+        self.batches.append(events)
+
+
+def test_what_several_sources_have_is_written_together_whichever_of_them_end() -> None:
+    async def play() -> tuple[list[list[Event]], list[int]]:
+        clock = ManualClock()
+        batching, batches = SharedBatching(Flushing(), clock), list[list[Event]]()
+        sources = [Gathering(batching, batches) for _ in range(3)]
+        tasks = [asyncio.create_task(each.run()) for each in sources]
+        await clock.advance(1.0)
+        for number, source in enumerate(sources):
+            source.arrive(events.trade(number))
+        await clock.advance(1.0)
+        tasks[0].cancel()
+        await clock.advance(1.0)
+        for number, source in enumerate(sources[1:], 10):
+            source.arrive(events.trade(number))
+        await clock.advance(1.0)
+        for task in tasks:
+            task.cancel()
+        return batches, [source.told for source in sources]
+
+    batches, told = asyncio.run(play())
+
+    found = [[event.id for event in batch if isinstance(event, Trade)] for batch in batches]
+    assert found == [[0, 1, 2], [10, 11]]
+    assert told == [1, 2, 2]

@@ -101,12 +101,12 @@ def test_a_status_of_the_future_does_not_hide_an_absence() -> None:
         price_text="1", quantity_text="1", taker="buy",
     )  # fmt: skip
     future = CollectorStatus(
-        exchange="toy", slot="a", pid=1, started_ms=0, at_ms=4_102_444_800_000, state="running",
-        connection="connected",
+        exchange="toy", slot="collect-toy", pid=1, started_ms=0, at_ms=4_102_444_800_000,
+        state="running", connection="connected",
     )  # fmt: skip
-    with closing(log.writer("a")) as writer, closing(log.reader()) as reader:
+    with closing(log.writer("collect-toy")) as writer, closing(log.reader()) as reader:
         writer.append([trade])
-        absences.resume("a", future, reader)
+        absences.resume(future, reader)
 
     [mark] = absences.markers_at_start([("trades", symbol)], 60 * second_ns)
     assert mark.since_ns == 5 * second_ns

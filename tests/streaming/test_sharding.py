@@ -96,3 +96,16 @@ def test_what_is_allowed_is_not_waited_for() -> None:
         limiter.note(0)
     assert limiter.wait_ns(0) == 300 * SECOND_NS
     assert limiter.wait_ns(300 * SECOND_NS) == 0
+
+
+@given(st.integers(1, 400), st.integers(1, 10))
+def test_several_processes_together_open_no_more_connections(connects: int, processes: int) -> None:
+    limits = replace(NumberedDialect.limits, connects=connects)
+    opened = 0
+    for _ in range(processes):
+        limiter = ConnectLimiter(limits, processes)
+        while limiter.wait_ns(0) == 0:
+            limiter.note(0)
+            opened += 1
+
+    assert opened <= max(processes, int(0.8 * connects)), "each may open one"

@@ -59,18 +59,19 @@ def test_an_exchange_may_differ_and_need_not_be_listed_twice(tmp_path: Path) -> 
     }
 
 
-def test_markets_are_divided_among_shards_and_stay_where_they_are() -> None:
-    def shards(symbols: list[str]) -> dict[str, str]:
-        own = UpExchange(symbols=tuple(symbols), shards=3, fetch=False, tickers=False)
-        found = planned(per_exchange={"binance": own}, bus=False, work=0, keep=False, serve=False)
-        return {word: name for name, words in found.items() for word in words.split()[2:-2]}
+def test_markets_are_divided_among_shards() -> None:
+    def shards(*symbols: str) -> dict[str, str]:
+        own = UpExchange(symbols=symbols, shards=3, fetch=False, tickers=False)
+        return planned(per_exchange={"binance": own}, bus=False, work=0, keep=False, serve=False)
 
     symbols = [f"a{number}_usdt" for number in range(50)]
-    before, after = shards(symbols[:25]), shards(symbols)
 
-    assert set(after) == set(symbols)
-    assert {name: after[name] for name in before} == before
-    assert set(after.values()) == {f"collect:binance-{shard}" for shard in range(3)}
+    assert shards(*symbols) == {
+        f"collect:binance-{number}": f"collect binance {' '.join(symbols)} --shard {number}/3"
+        for number in range(3)
+    }
+    assert len(shards("btc_usdt")) == 1, "the others have no market"
+    assert len(shards("BTCUSDT")) == 3, "only the exchange knows which market that is"
 
 
 def test_each_process_has_a_metrics_port_of_its_own() -> None:

@@ -13,7 +13,7 @@ from penstock.collect.listings import Listings
 from penstock.collect.log_repair import reporting_damage
 from penstock.collect.recording import RetryingRecorder
 from penstock.collect.reporter import Reporter, StatusLocation, reporting_the_end
-from penstock.collect.resuming import resume
+from penstock.collect.resuming import compare_shards, resume
 from penstock.collect.summary import summarize
 from penstock.config import Settings
 from penstock.connectors import ConnectorManager
@@ -22,6 +22,7 @@ from penstock.connectors.markets import Markets
 from penstock.coverage.continuity import Continuity
 from penstock.exchanges import registry as exchanges
 from penstock.market import channels
+from penstock.market.market_shard import WHOLE, MarketShard
 from penstock.runtime.recording import RecordingProcess
 from penstock.runtime.slots import slot_name
 from penstock.runtime.startup import until_possible
@@ -30,11 +31,16 @@ from penstock.telemetry import Listener, quiet
 
 @asynccontextmanager
 async def open_collector(
-    settings: Settings, name: str, clock: Clock, listener: Listener = quiet, slot: str | None = None
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    listener: Listener = quiet,
+    slot: str | None = None,
+    shard: MarketShard | None = None,
 ) -> AsyncIterator[Collector]:
     """Open a collector for one exchange in its own slot, with the state of its last run restored.
 
-    Several for one exchange on one folder need names for their slots.
+    Several for one exchange on one folder need names for their slots; a shard has its number.
 
     Raises:
         ConfigError: the URL of the log or of a publisher is invalid.
@@ -45,9 +51,11 @@ async def open_collector(
     """
     exchange = exchanges.load(name)
     channels.check(settings.collect.channels)
-    folder, slot = Path(settings.collect.data_dir), slot_name("collect", name, slot)
-    continuity = Continuity(exchange.consecutive, listener)
-    reporter = Reporter(StatusLocation(name, slot, folder), continuity, clock, listener)
+    folder, part = Path(settings.collect.data_dir), shard or WHOLE
+    slot = slot_name("collect", name, slot if shard is None else str(shard.number))
+    location = StatusLocation(name, slot, folder, "" if shard is None else str(shard))
+    continuity = Continuity(exchange.consecutive, listener, lambda each: part.owns(each.symbol))
+    reporter = Reporter(location, continuity, clock, listener)
     async with RecordingProcess("collect", settings, clock, listener) as process:
         absences = Absences(name)
         with reporting_damage(folder, slot):
@@ -55,8 +63,8 @@ async def open_collector(
             with closing(process.log.reader()) as reader:
                 resume(reporter.location, reader, continuity, absences, listener)
             reporter.numbered = sum(writer.last_numbers().values())
+        compare_shards(location, clock.now_ms(), listener)
         recorder, publishers = process.open_recorder((absences, reporter), continuity)
-        process.gap_reports.resume()
         process.coverage.alive_ns = reporter.received_until_ns
         reporter.published = publishers.total
         patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
@@ -76,6 +84,7 @@ async def open_collector(
         with reporting_the_end(reporter):
             store = await process.open_state(say)
             await until_possible(process.continue_numbers, clock, say)
+            await until_possible(partial(process.take_up_others, name, part), clock, say)
             manager = ConnectorManager(store)
             await until_possible(partial(manager.ensure_connector, name), clock, say)
         gateways = FleetGateways(store, settings, clock, listener)
@@ -96,4 +105,5 @@ async def open_collector(
             stream_url=settings.exchanges.stream_urls.get(name, exchange.stream_url),
             emit=listener,
             admitted=process.gap_reports.admitted,
+            shard=part,
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -38,7 +38,8 @@ from penstock.collect.facts import SymbolsReread
 from penstock.collect.reporter import Reporter
 from penstock.collect.status import CollectorStatus
 from penstock.config import Settings
-from penstock.errors import PenstockError
+from penstock.errors import ConfigError, PenstockError
+from penstock.market.market_shard import MarketShard
 from penstock.runtime.stopping import opened, stop_on_signals
 from penstock.telemetry import Listener, log_facts
 
@@ -64,6 +65,15 @@ def collect(
         ),
     ] = None,
     slot: SlotOption = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Collect only these of the markets, in a slot of their own: 0/3, 1/3 and 2/3"
+            " divide them among three processes, by a hash of their names.",
+            metavar="NUMBER/COUNT",
+            show_default=False,
+        ),
+    ] = None,
     seconds: SecondsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,6 +85,7 @@ def collect(
 
     Example: penstock collect binance btc_usdt eth_usdt --data-dir ~/market-data
     """
+    part = None if shard is None else _shard(shard, slot)
     typed = symbols_or_named(context, symbols) if symbols_file is None else tuple(symbols or ())
     markets = SymbolSelection(typed, symbols_file)
     markets.names()
@@ -82,24 +93,44 @@ def collect(
     settings = read_settings(context, options, exchange).settings
     give_back_large_pieces()
     with last_words_logged(), measured(settings, unless_drawn(log_facts)) as listener:
-        collecting = _collect(settings, exchange, markets, slot, seconds, listener)
+        asked = _Asked(exchange, slot, part)
+        collecting = _collect(settings, asked, markets, seconds, listener)
         status = run_process(collecting, settings.collect.event_loop)
     write(stopped_words(settings.collect.data_dir))
     if as_json and status is not None:
         say(status)
 
 
+class _Asked(NamedTuple):
+    """What to collect, and where to."""
+
+    exchange: str
+    slot: str | None
+    shard: MarketShard | None
+
+
+def _shard(text: str, slot: str | None) -> MarketShard:
+    """Parse the option; it names the slot, too.
+
+    Raises:
+        ConfigError: there is no such shard, or a slot is named besides.
+    """
+    if slot is not None:
+        problem = f"a shard has a slot of its own: leave out --slot {slot}, or --shard {text}"
+        raise ConfigError("--slot", problem=problem, origin="the command line")
+    return MarketShard.parse(text)
+
+
 async def _collect(
     settings: Settings,
-    exchange: str,
+    asked: _Asked,
     markets: SymbolSelection,
-    slot: str | None,
     seconds: float | None,
     listener: Listener,
 ) -> CollectorStatus | None:
     stop, hangup, clock = asyncio.Event(), asyncio.Event(), SystemClock()
     stop_on_signals(stop, hangup if markets.file is not None else None)
-    opening = open_collector(settings, exchange, clock, listener, slot)
+    opening = open_collector(settings, asked.exchange, clock, listener, asked.slot, asked.shard)
     async with opened(opening, stop) as collector:
         if collector is None:
             return None

@@ -6,10 +6,10 @@ everything was recorded, and marks what may be missing since. The same is done f
 added again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 
 from penstock.collect.status import CollectorStatus
+from penstock.coverage.writing import STREAMED
 from penstock.market.channels import DISCONNECTS, find, recorded_in
 from penstock.market.events import Cause, Disconnect
 from penstock.market.symbol import Symbol
@@ -21,7 +21,6 @@ from penstock.streaming.wanted import StreamKey, Subscriptions
 RECORDED_WITHIN_NS = 1_000_000_000
 """Events older than this are recorded, unless the status shows that some are waiting."""
 _MS_NS = 1_000_000
-_stream: Callable[[Stored], Stream] = attrgetter("stream")
 
 
 class Absences:
@@ -37,16 +36,24 @@ class Absences:
         self._reason = "not running"
 
     def resume(
-        self, slot: str, before: CollectorStatus | None, log: LogReader, *, doubted: bool = False
+        self,
+        before: CollectorStatus | None,
+        log: LogReader,
+        *,
+        doubted: bool = False,
+        shard: str = "",
     ) -> None:
-        """Find what was last recorded in a slot, and how its previous collector ended.
+        """Find what was last recorded by collectors, and how the previous one ended.
 
-        With ``doubted`` (the log lacks records that the status lists) only the log is used.
+        With ``doubted`` (the log lacks records that the status lists) only the log is used. So it
+        is if ``shard`` is another one than that of the status, which then says nothing about the
+        markets that another slot had.
         """
         for stats in log.stats():
-            for each in stats.streams if stats.slot == slot else ():
+            for each in stats.streams if stats.slot.startswith(STREAMED) else ():
                 if each.stream.exchange == self._exchange:
-                    self._last_ns[each.stream] = each.last_received_ns
+                    known_ns = self._last_ns.get(each.stream, 0)
+                    self._last_ns[each.stream] = max(known_ns, each.last_received_ns)
         for stream in self._last_ns:
             if stream.channel == DISCONNECTS.name:
                 for stored in log.scan(stream, reverse=True, limit=1):
@@ -55,15 +62,16 @@ class Absences:
             self._reason = "not running: stopped"
         elif before is not None:
             self._reason = "not running: ended without stopping"
-            if all_well(before) and not doubted:
+            if all_well(before) and not doubted and before.shard == shard:
                 synced_ms = before.at_ms if before.synced_ms is None else before.synced_ms
                 self._alive_ns = synced_ms * _MS_NS - RECORDED_WITHIN_NS
 
     def __call__(self, recorded: Sequence[Stored]) -> None:
         """Update from newly recorded events."""
-        for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
-            self._last_ns[stream] = stored.received_at_ns
-            if stream.channel == DISCONNECTS.name:
+        for stored in recorded:
+            event = stored.event
+            self._last_ns[stored.stream] = event.received_at_ns
+            if type(event) is Disconnect:
                 self._note_marker(stored)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:

@@ -8,12 +8,14 @@ a quarter of ``latest_s``: the busier the process, the larger its batches.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import exp
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.config import Collect
+from penstock.market.events import Event
 
 FULL = 2_000
 """With this many frames and events waiting, a batch is written without waiting for more."""
@@ -85,6 +87,58 @@ class Batching:
     def written(self) -> None:
         """Note that the batch is written."""
         self._ended_ns = self._clock.monotonic_ns()
+
+
+class Source(Protocol):
+    """Where the events of a batch come from, such as a session."""
+
+    def waiting(self) -> int:
+        """How many frames and events wait to be written."""
+        ...
+
+    def take(self) -> list[Event]:
+        """Take the events to be written now."""
+        ...
+
+    def written(self) -> None:
+        """Note that the batch is written."""
+        ...
+
+
+class SharedBatching:
+    """Writes the events of several sources in common batches.
+
+    Each source runs ``run``; one of them writes for all, and another goes on when that one ends.
+    Batches of their own would be smaller, and each has a fixed cost.
+    """
+
+    def __init__(self, flushing: Flushing, clock: Clock) -> None:
+        self._batching, self._turn = Batching(flushing, clock), asyncio.Lock()
+        self._sources: list[Source] = []
+
+    def arrived(self) -> None:
+        """Note that there is something to write."""
+        self._batching.arrived()
+
+    async def run(self, source: Source, write: Callable[[list[Event]], Awaitable[object]]) -> None:
+        """Write the events of a source with those of all others, until it is cancelled."""
+        self._sources.append(source)
+        try:
+            async with self._turn:
+                while True:
+                    await self._batching.due(self._waiting)
+                    sources = list(self._sources)
+                    events = [event for each in sources for event in each.take()]
+                    if events:
+                        await write(events)
+                    for each in sources:
+                        each.written()
+                    self._batching.written()
+        finally:
+            self._sources.remove(source)
+
+    def _waiting(self) -> int:
+        return sum([each.waiting() for each in self._sources])
 
 
 async def settled(clock: Clock, waiting: Callable[[], int], until_ns: int) -> int:

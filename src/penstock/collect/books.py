@@ -143,10 +143,17 @@ class BookMaintainer:
 
     async def _watch_known_depth(self, group: asyncio.TaskGroup) -> None:
         """Request a new snapshot before the price reaches the end of the known depth."""
+        far: dict[Symbol, tuple[object, ...]] = {}
         while True:
             await self.clock.sleep(_DEPTH_CHECK_S)
             for symbol, book in self.books().items():
-                if book.state != "synced" or not self._known_depth.nears(book):
+                if book.state != "synced":
+                    continue
+                state = (book.update_id, book.at_ns, book.side_depths)
+                if far.get(symbol) == state:
+                    continue  # it has not changed since it was found far from the end
+                if not self._known_depth.nears(book):
+                    far[symbol] = state
                     continue
                 if not self._has_left(symbol, book) and not self.availability.suspended:
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))

@@ -20,7 +20,7 @@ from penstock.clock import Clock
 from penstock.collect.absences import Absences
 from penstock.collect.auditor import Books
 from penstock.collect.availability import RestAvailability
-from penstock.collect.batching import flushing_by
+from penstock.collect.batching import SharedBatching, flushing_by
 from penstock.collect.books import BookMaintainer
 from penstock.collect.facts import ExchangeSilent
 from penstock.collect.feed_session import FeedOptions, FeedSession
@@ -38,6 +38,7 @@ from penstock.errors import UNAVAILABLE, NotStreaming, UnknownSymbol
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Rest
 from penstock.market.channels import TRADES, check
 from penstock.market.events import Disconnect, Event, Trade
+from penstock.market.market_shard import WHOLE, MarketShard
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.storage.log.keys import Stream
@@ -75,6 +76,8 @@ class Collector:
     listings: Listings
     admitted: Callable[[Sequence[Event]], Sequence[Event]] = lambda events: events
     """Returns the live events that are to be recorded."""
+    shard: MarketShard = WHOLE
+    """Which of the markets it collects; others are left to other processes."""
     _info: Info | None = field(init=False, default=None)
     _symbols: dict[Symbol, None] = field(init=False, default_factory=dict)
     _sessions: Sessions | None = field(init=False, default=None)
@@ -181,7 +184,8 @@ class Collector:
         if self._info is None:
             raise NotStreaming(self.exchange.name)
         # A market named twice, in two spellings, is one market.
-        return list(dict.fromkeys(self._info.symbols.find(name) for name in names))
+        found = dict.fromkeys(self._info.symbols.find(name) for name in names)
+        return [symbol for symbol in found if self.shard.owns(symbol.slug)]
 
     def _stream_keys(self, symbols: Iterable[Symbol]) -> list[StreamKey]:
         # All streams of a market are adjacent, so that they share a connection if possible.
@@ -334,16 +338,17 @@ class Collector:
         self, info: Info, dialect: Dialect, maintainer: BookMaintainer, detector: StallDetector
     ) -> Sessions:
         name, settings, limits = self.exchange.name, self.settings, dialect.limits
+        flushing = flushing_by(settings)
         endpoint, plan = endpoint_of(name, dialect, self.stream_url), plan_by(settings)
-        limiter = ConnectLimiter(limits)
         hooks = SessionHooks(
-            self._record_live, maintainer.fetch, self.emit, detector.heard, limiter
-        )
+            self._record_live, maintainer.fetch, self.emit, detector.heard,
+            ConnectLimiter(limits, self.shard.count), SharedBatching(flushing, self.clock),
+        )  # fmt: skip
 
         def begin(wanted: Subscriptions) -> Session:
             make = partial(self.exchange.dialect, info.symbols)
             shard = Shard(name, make, list(wanted), random, plan)
-            return Session(shard, endpoint, hooks, self.clock, flushing_by(settings))
+            return Session(shard, endpoint, hooks, self.clock, flushing)
 
         return Sessions(begin, min(limits.streams_per_connection, settings.streams_per_connection))
 
@@ -385,13 +390,8 @@ class Collector:
         )
 
     def _final_prober(self) -> FinalProber:
-        return FinalProber(
-            self.gateway,
-            self.availability,
-            self.settings.stop_timeout,
-            self.emit,
-            partial(self.reporter.note, "last_look"),
-        )
+        timeout_s, note = self.settings.stop_timeout, partial(self.reporter.note, "last_look")
+        return FinalProber(self.gateway, self.availability, timeout_s, self.emit, note)
 
     def _trades_of(self, symbol: Symbol) -> Stream:
         return Stream(self.exchange.name, TRADES.name, symbol.slug)

@@ -108,6 +108,20 @@ class ExchangeSilent(Fact, frozen=True, kw_only=True):
     reason: str
 
 
+class ShardsDiffer(Fact, frozen=True, kw_only=True):
+    """Collectors of one exchange run with different numbers of shards.
+
+    Until all of them have the same number, some markets are collected twice, or by none.
+    """
+
+    level: ClassVar[Level] = "warning"
+
+    exchange: str
+    shard: str
+    others: list[str]
+    """The slots of the other collectors, each with its shard."""
+
+
 class StatusUnreadable(Fact, frozen=True, kw_only=True):
     """The status file of a collector's earlier run is damaged; the log is read instead."""
 

@@ -37,7 +37,7 @@ from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
 from penstock.market.channels import BY_EVENT
-from penstock.market.events import Trade
+from penstock.market.events import Event, Trade
 from penstock.publish import PublishedCounts
 from penstock.runtime.reports import ConnectionReport
 from penstock.storage.log import Stored
@@ -50,6 +50,7 @@ from penstock.throttle.gate import Limit
 
 _NO_HEALTH = BookHealth()
 _stream: Callable[[Stored], Stream] = attrgetter("stream")
+_PRICES = {kind: row.price_of for kind, row in BY_EVENT.items() if row.price_of is not None}
 _QUARANTINED = 20
 """Malformed frames in the status, at most."""
 
@@ -61,6 +62,8 @@ class StatusLocation:
     exchange: str
     slot: str
     folder: Path
+    shard: str = ""
+    """The part of the exchange's markets, such as ``0/3``; empty for all."""
 
 
 class Reporter:
@@ -73,7 +76,9 @@ class Reporter:
         self.location, self._continuity, self._clock, self._emit = location, continuity, clock, emit
         self._started_ms = clock.now_ms()
         self._records: Counter[Stream] = Counter()
-        self._prices: dict[Stream, str] = {}
+        self._latest: dict[Stream, Event] = {}
+        """The last event of each stream whose events have a price."""
+        self._order: list[Stream] = []
         self._lag_ms: int | None = None
         self._before: Counter[Stream] = Counter()
         self._before_ms = self._started_ms
@@ -131,13 +136,11 @@ class Reporter:
         """Update from newly recorded events."""
         self.numbered += len(recorded)
         self._records.update(map(_stream, recorded))
-        for stream, stored in dict(zip(map(_stream, recorded), recorded, strict=True)).items():
+        # Only kept: this is called for every record, and a status is made once a second.
+        for stored in recorded:
             event = stored.event
-            price_of = BY_EVENT[type(event)].price_of
-            if price_of is not None:
-                self._prices[stream] = price_of(event)
-            if type(event) is Trade and event.source == "live":
-                self._lag_ms = (event.received_at_ns - event.at_ns) // 1_000_000
+            if type(event) in _PRICES:
+                self._latest[stored.stream] = event
 
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the current status, blocking the event loop; a failure is only logged.
@@ -180,6 +183,7 @@ class Reporter:
         found = CollectorStatus(
             exchange=self.location.exchange,
             slot=self.location.slot,
+            shard=self.location.shard,
             pid=os.getpid(),
             started_ms=self._started_ms,
             at_ms=now_ms,
@@ -205,7 +209,7 @@ class Reporter:
             memory_bytes=_memory_bytes(),
             numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
-            lag_ms=self._lag_ms,
+            lag_ms=self._last_lag_ms(),
             pending=[name for shard in shards for name in shard.primary.connection.pending],
         )
         return with_books_stopped(found) if state in ("stopped", "failed") else found
@@ -248,21 +252,36 @@ class Reporter:
             for symbol, book in shard.books.items()
         ]
 
+    def _last_lag_ms(self) -> int | None:
+        """From the latest live trade's time to its receipt; None if there was none."""
+        trades = [each for each in self._latest.values() if type(each) is Trade]
+        live = [trade for trade in trades if trade.source == "live"]
+        if live:
+            last = max(live, key=attrgetter("received_at_ns"))
+            self._lag_ms = (last.received_at_ns - last.at_ns) // 1_000_000
+        return self._lag_ms
+
     def _streams(self, now_ms: int) -> list[StreamStatus]:
         elapsed_s = max(1, now_ms - self._before_ms) / 1000
         rates = {s: (n - self._before[s]) / elapsed_s for s, n in self._records.items()}
         self._before, self._before_ms = self._records.copy(), now_ms
+        if len(self._order) < len(self._records):
+            self._order = sorted(self._records, key=attrgetter("symbol", "channel"))
         return [
             StreamStatus(
                 channel=stream.channel,
                 symbol=stream.symbol,
-                records=records,
+                records=self._records[stream],
                 per_second=round(rates[stream], 1),
                 last_id=self._continuity.last(stream),
-                last_price=self._prices.get(stream),
+                last_price=self._last_price(stream),
             )
-            for stream, records in sorted(self._records.items(), key=_by_symbol)
+            for stream in self._order
         ]
+
+    def _last_price(self, stream: Stream) -> str | None:
+        event = self._latest.get(stream)
+        return None if event is None else _PRICES[type(event)](event)
 
 
 @contextmanager
@@ -288,11 +307,6 @@ def _memory_bytes() -> int | None:
     except (OSError, IndexError):
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _by_symbol(item: tuple[Stream, int]) -> tuple[str, str]:
-    stream, _ = item
-    return stream.symbol, stream.channel
 
 
 def limit_status(limit: Limit, used: int) -> LimitStatus:

@@ -18,7 +18,7 @@ from functools import partial
 from penstock.books.commands import CancelFetch, FetchSnapshot
 from penstock.books.events import BookEvent
 from penstock.clock import Clock
-from penstock.collect.batching import Batching, Flushing, settled
+from penstock.collect.batching import Flushing, SharedBatching, settled
 from penstock.collect.facts import (
     ConnectionClosed,
     ConnectionLost,
@@ -71,6 +71,8 @@ class SessionHooks:
     """Receives what streams delivered, before it is recorded."""
     limiter: ConnectLimiter | None = None
     """Determines when a connection may be opened; shared by all sessions of an exchange."""
+    batching: SharedBatching | None = None
+    """Determines when events are recorded; shared by all sessions of an exchange, too."""
 
 
 class Session:
@@ -94,7 +96,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._run_commands: Callable[[], None] = lambda: None
         self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
-        self._batching = Batching(flushing, clock)
+        self._batching = hooks.batching or SharedBatching(flushing, clock)
         # Half of what may wait: the other half may be events already.
         self._many_frames = min(_MANY, flushing.most_waiting // 2)
         self._many = asyncio.Event()
@@ -124,7 +126,8 @@ class Session:
             raise failures.exceptions[0] from None
         self._read()
         self.shard.stopped(self._clock.now_ns())
-        await self._flush()
+        if events := self.take():
+            await self._write(events)
 
     def connected_since_ns(self) -> int | None:
         """When the primary connection was opened; None while there is none."""
@@ -273,20 +276,17 @@ class Session:
         if frames >= self._many_frames:
             self._many.set()
 
-    def _waiting(self) -> int:
-        """The current size of the next batch."""
+    def waiting(self) -> int:
+        """How many frames and events wait to be recorded."""
         return self.shard.waiting + sum([len(socket.frames) for socket in self._sockets.values()])
 
     async def _settle(self) -> None:
         """Read everything that arrived before now."""
-        await settled(self._clock, self._waiting, self._clock.monotonic_ns() + _SETTLE_NS)
+        await settled(self._clock, self.waiting, self._clock.monotonic_ns() + _SETTLE_NS)
         self._read()
 
     async def _flush_forever(self) -> None:
-        while True:
-            await self._batching.due(self._waiting)
-            await self._flush()
-            self._batching.written()
+        await self._batching.run(self, self._write)
 
     async def _read_forever(self) -> None:
         """Read between recordings: these may be rare, or wait for the disk."""
@@ -346,13 +346,18 @@ class Session:
         self.shard.woken(number, self._clock.now_ns())
         self._advance()
 
-    async def _flush(self) -> None:
+    def take(self) -> list[Event]:
+        """Read everything that has arrived, and take the events to be recorded."""
         self._read()
-        events = self.shard.take_events()
-        if events:
-            self._on_events(events)
-            await self._record(events)
+        return self.shard.take_events()
+
+    def written(self) -> None:
+        """Note that the events that were taken are recorded."""
         self._measure_room()
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        self._on_events(events)
+        await self._record(events)
 
     def _measure_room(self) -> None:
         """Pause reading from the sockets while too many events are not recorded."""

@@ -5,8 +5,10 @@ stopped when its last stream is removed.
 """
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from penstock.books.book import BookView
 from penstock.books.events import BookEvent
@@ -64,10 +66,8 @@ class Sessions:
 
     def books(self) -> Mapping[Symbol, BookView]:
         """All books, of all shards."""
-        shards = self.shards
-        if len(shards) == 1:
-            return shards[0].books
-        return {symbol: book for shard in shards for symbol, book in shard.books.items()}
+        # Not copied: a status looks up each book by itself.
+        return ChainMap(*[cast("dict[Symbol, BookView]", shard.books) for shard in self.shards])
 
     def book_event(self, symbol: Symbol, event: BookEvent) -> None:
         """Pass on an event of a book that does not come from its stream."""

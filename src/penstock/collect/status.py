@@ -140,6 +140,8 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
 
     exchange: str
     slot: str
+    shard: str = ""
+    """Which of the exchange's markets it collects, such as ``0/3``; empty for all."""
     pid: int
     started_ms: int
     at_ms: int

@@ -36,8 +36,14 @@ class MissedIds(NamedTuple):
 class Continuity:
     """The ids of every stream with consecutive ids."""
 
-    def __init__(self, channels: Collection[str], emit: Listener) -> None:
-        self._channels, self._emit = frozenset(channels), emit
+    def __init__(
+        self,
+        channels: Collection[str],
+        emit: Listener,
+        owns: Callable[[Stream], bool] = lambda _: True,
+    ) -> None:
+        """``owns`` says whether a stream is collected here; others record the rest."""
+        self._channels, self._emit, self._owns = frozenset(channels), emit, owns
         self._ids: dict[Stream, StreamIds] = {}
         self._latest: dict[Stream, int] = {}
         """The latest ids of streams without a record yet."""
@@ -62,13 +68,16 @@ class Continuity:
         """
         for stored in before:
             stream = Stream(exchange, stored.channel, stored.symbol)
+            if not self._owns(stream):
+                continue
             ids = claimed(stored)
             if doubted:
                 was, ids = len(ids.runs), confirmed(stored, stream, log)
                 self._emit_lost(stream, was - len(ids.runs))
             self._ids[stream] = ids
         for stream in log.streams():
-            if stream.exchange == exchange and stream.channel in self._channels:
+            is_counted = stream.exchange == exchange and stream.channel in self._channels
+            if is_counted and self._owns(stream):
                 runs = self._ids_of(stream).runs
                 for key in log.keys_in(stream, _unseen(runs)):
                     number = id_of_key(key)

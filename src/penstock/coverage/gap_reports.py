@@ -7,7 +7,7 @@ store cannot be reached.
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from penstock.coverage.continuity import Continuity, MissedIds
 from penstock.coverage.facts import LateDropped
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.id_runs import IdRuns
-from penstock.coverage.model import MOST_POSITION, GapRow
+from penstock.coverage.model import MOST_POSITION, GapRow, SlotCoverage
 from penstock.market.channels import find
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
@@ -82,6 +82,12 @@ class GapReports:
                 self._before.append((stream, first, last))
                 self._unfilled.add(stream)
 
+    def take_up(self, coverage: SlotCoverage) -> None:
+        """Take up the ids that another slot holds; call this before ``resume``."""
+        if coverage.by == "id":
+            for run in coverage.runs:
+                self._continuity.fill(coverage.stream, run.first, run.last)
+
     async def explain(self, rows: GapRows, log: EventLog) -> None:
         """Report what was missing before, unless it has a row already.
 
@@ -142,14 +148,24 @@ class GapReports:
         late = [event for event in low if id_of(event) in self._closed[type(event), event.symbol]]
         return self._without(events, late) if late else events
 
-    async def write(self, rows: GapRows) -> None:
+    async def write(
+        self, rows: GapRows, held_elsewhere: Callable[[GapRow], Awaitable[IdRuns]]
+    ) -> None:
         """Write the gaps to the store, in order; what is not written yet stays.
+
+        What another slot holds (``held_elsewhere``) is not missing.
 
         Raises:
             StorageError: the store failed.
         """
         while self._waiting:
-            await rows.open(self._waiting[0])
+            gap = self._waiting[0]
+            held = await held_elsewhere(gap)
+            for first, last in held.lacking(gap.first, gap.last):
+                await rows.open(replace(gap, first=first, last=last))
+            if gap.by == "id":
+                for first, last in held.runs():
+                    self._continuity.fill(gap.stream, first, last)
             self._waiting.popleft()
 
     async def refresh(self, rows: GapRows) -> None:

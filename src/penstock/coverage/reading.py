@@ -11,15 +11,13 @@ from penstock.coverage.ledger import Interval, State, by_series
 from penstock.coverage.model import By, GapRow, SlotCoverage
 from penstock.coverage.projection import Projection
 from penstock.coverage.series import Consecutive
-from penstock.coverage.writing import read_coverage
+from penstock.coverage.writing import STREAMED, read_coverage
 from penstock.storage.log import EventLog, SlotStats
 from penstock.storage.log.keys import Stream
 from penstock.storage.state import StateStore
 
 _MOST_READ = 1_000_000
 """Records that are read from a log for one stream, at most."""
-_STREAMED = "collect-"
-"""Slots of collectors begin so; others poll or fetch."""
 
 
 class Ledger(NamedTuple):
@@ -104,7 +102,7 @@ def caught_up(ledger: Ledger, log: EventLog, log_id: int, consecutive: Consecuti
             mine = [
                 each for each in ledger.coverage if (each.log_id, each.slot) == (log_id, stats.slot)
             ]
-            is_streamed = stats.slot.startswith(_STREAMED)
+            is_streamed = stats.slot.startswith(STREAMED)
             projection = Projection(log_id, stats.slot, consecutive, is_streamed=is_streamed)
             numbers = _to_read(stats, mine, skipped)
             projection.resume([each for each in mine if each.stream in numbers], numbers)

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -15,7 +16,8 @@ from penstock.clock import Clock
 from penstock.coverage.facts import CoverageNotStored
 from penstock.coverage.gap_reports import GapReports
 from penstock.coverage.gap_rows import GapRows
-from penstock.coverage.model import SlotCoverage, as_coverage, as_document
+from penstock.coverage.id_runs import IdRuns
+from penstock.coverage.model import GapRow, SlotCoverage, as_coverage, as_document
 from penstock.coverage.projection import QUIET_NS, Projection
 from penstock.storage.lake.documents import read_seals
 from penstock.storage.log import EventLog, StreamStats
@@ -34,6 +36,8 @@ _AGAIN_S = 2.0
 _LAST_S = 2.0
 """How long the last write may take."""
 _PAGE = 200
+STREAMED = "collect-"
+"""Slots of collectors begin so; others poll or fetch."""
 _LONGER_AT_ONCE = 100
 """Series that only got longer and are written in one second; with more, each is written less often.
 """
@@ -64,6 +68,8 @@ class CoverageWriter:
     """Continues where it was when time was up."""
     _missing: dict[Stream, int] = field(init=False, default_factory=dict)
     """By stream, the last number that the store knows and the slot lacks."""
+    _elsewhere: dict[Stream, list[str]] = field(init=False, default_factory=dict)
+    """The documents of other collectors' slots about streams that are collected here now."""
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     async def run(self) -> None:
@@ -112,6 +118,37 @@ class CoverageWriter:
                 await self._write_documents(self.store)
             return self._missing
 
+    async def take_up_others(self, exchange: str, owns: Callable[[Stream], bool]) -> None:
+        """Take up what other collectors recorded of streams that are now collected here.
+
+        A stream moves to another slot when the number of shards changes. What it lacks here is no
+        gap if the slot before has it, also if that was deleted from the log, being in the lake.
+        Call this before anything is recorded, once the state store is open.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        assert self.store is not None
+        assert self.reports is not None
+        own = self.projection
+        self._elsewhere.clear()
+        for each in await read_coverage(self.store, exchange=exchange):
+            is_other = each.slot != own.slot and each.slot.startswith(STREAMED)
+            if is_other and each.log_id == own.log_id and owns(each.stream):
+                self._elsewhere.setdefault(each.stream, []).append(each.id)
+                self.reports.take_up(each)
+
+    async def _held_elsewhere(self, store: StateStore, gap: GapRow) -> IdRuns:
+        """The positions of a gap's series that other slots hold."""
+        held = IdRuns()
+        for id_ in self._elsewhere.get(gap.stream, ()):
+            document = await store.get(COVERAGE, id_)
+            found = as_coverage(document) if document is not None else None
+            if found is not None and found.by == gap.by:
+                for run in found.runs:
+                    held.add_run(run.first, run.last)
+        return held
+
     async def _try(self, most_longer: int | None = _LONGER_AT_ONCE) -> bool:
         """Write what is due; return whether that was possible."""
         if self.reports is not None:
@@ -150,7 +187,7 @@ class CoverageWriter:
         if self.reports is not None:
             rows = GapRows(store)
             await self.reports.explain(rows, self.log)
-            await self.reports.write(rows)
+            await self.reports.write(rows, partial(self._held_elsewhere, store))
             if self.clock.monotonic_ns() - self._refreshed_ns >= _REFRESH_NS:
                 await self.reports.refresh(rows)
                 self._refreshed_ns = self.clock.monotonic_ns()

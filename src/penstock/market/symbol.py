@@ -75,6 +75,14 @@ class Symbol:
         return cls(_asset_of(base, text), _asset_of(quote, text))
 
 
+def is_slug(text: str) -> bool:
+    """Whether a text is the slug of a market, exactly as penstock writes it."""
+    try:
+        return Symbol.parse(text).slug == text
+    except MalformedSymbol:
+        return False
+
+
 _known: WeakValueDictionary[str, Symbol] = WeakValueDictionary()
 """All symbols in use, by unified spelling, so that equal symbols are one object."""
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")

@@ -19,6 +19,7 @@ from penstock.errors import MissingExtra, SlotInUse, UnknownExchange
 from penstock.exchanges import registry
 from penstock.market.channels import DISCONNECTS
 from penstock.market.events import Disconnect
+from penstock.market.market_shard import MarketShard
 from penstock.market.symbol import Symbol
 from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
@@ -174,6 +175,17 @@ class RecordingProcess(Process):
         self._writer.append([_set_back(stream, now_ns) for stream in missing], "synced")
         self._writer.skip_numbers(above)
         self.listener(LogSetBack(slot=self.name, streams=len(missing)))
+
+    async def take_up_others(self, exchange: str, shard: MarketShard) -> None:
+        """Take up what other slots hold of the markets of a shard, and what is missing of them.
+
+        Call this before anything is recorded, once the state store is open.
+
+        Raises:
+            StorageError: the store failed.
+        """
+        await self.coverage.take_up_others(exchange, lambda each: shard.owns(each.symbol))
+        self.gap_reports.resume()
 
     @property
     def coverage(self) -> CoverageWriter:

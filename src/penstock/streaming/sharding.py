@@ -74,17 +74,19 @@ class Sharding:
 class ConnectLimiter:
     """Limits the rate of new connections to an exchange, for all shards together."""
 
-    def __init__(self, limits: StreamLimits) -> None:
-        self._most = max(1, int(limits.connects * _SHARE))
+    def __init__(self, limits: StreamLimits, processes: int = 1) -> None:
+        """``processes`` collect from the exchange, each with an equal part of its limit."""
+        self._most = max(1, int(limits.connects * _SHARE / processes))
+        self._most_troubled = max(1, TROUBLED_CONNECTS // processes)
         self._period_ns = round(limits.connects_period_s * SECOND_NS)
         self._troubled = False
-        self._at_ns: deque[int] = deque(maxlen=max(self._most, TROUBLED_CONNECTS))
+        self._at_ns: deque[int] = deque(maxlen=max(self._most, self._most_troubled))
 
     def wait_ns(self, at_ns: int) -> int:
         """Return how long to wait from this time; check again then."""
         wait_ns = self._wait_ns(self._most, self._period_ns, at_ns)
         if self._troubled:
-            troubled_ns = self._wait_ns(TROUBLED_CONNECTS, TROUBLED_PERIOD_NS, at_ns)
+            troubled_ns = self._wait_ns(self._most_troubled, TROUBLED_PERIOD_NS, at_ns)
             wait_ns = max(wait_ns, troubled_ns)
         return wait_ns
 

@@ -1,7 +1,6 @@
 """Makes the list of processes from the settings, and checks it before anything starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -10,6 +9,8 @@ from penstock.errors import ConfigError
 from penstock.exchanges import registry
 from penstock.market import channels
 from penstock.market.interval import DAY_MS, Interval
+from penstock.market.market_shard import MarketShard
+from penstock.market.symbol import is_slug
 from penstock.resilience.backoff import Backoff
 from penstock.supervisor.model import ChildPlan, Rules
 
@@ -95,11 +96,14 @@ def _of_exchange(
         channels.check(streamed)
         chosen = ("--channels", ",".join(own.channels)) if own.channels else ()
         pace_s = _pace_s(streamed)
-        for shard, part in _divided(symbols, own.shards):
-            slot = ("--slot", shard) if shard else ()
-            words = ("collect", name, *part, *chosen, *slot)
-            process = f"collect:{name}-{shard}" if shard else f"collect:{name}"
-            yield ChildPlan(process, "collect", words, name, pace_s)
+        words = ("collect", name, *symbols, *chosen)
+        if own.shards == 1:
+            yield ChildPlan(f"collect:{name}", "collect", words, name, pace_s)
+        else:
+            for shard in _shards(symbols, own.shards):
+                process = f"collect:{name}-{shard.number}"
+                own_words = (*words, "--shard", str(shard))
+                yield ChildPlan(process, "collect", own_words, name, pace_s)
     if kinds["fetch"]:
         only_info = settings.fetch.what == ("info",)
         pace_s = settings.fetch.info_every if only_info else settings.fetch.every
@@ -121,15 +125,16 @@ def _pace_s(names: Sequence[str]) -> float:
     return min(lengths_ms) / 1000 if lengths_ms and len(lengths_ms) == len(names) else 0.0
 
 
-def _divided(symbols: Sequence[str], shards: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The markets of each shard that has some. Adding markets does not move the others."""
-    if shards == 1:
-        yield "", tuple(symbols)
-        return
-    for shard in range(shards):
-        part = tuple(each for each in symbols if crc32(each.encode()) % shards == shard)
-        if part:
-            yield str(shard), part
+def _shards(symbols: Sequence[str], count: int) -> Iterator[MarketShard]:
+    """The shards that have markets, as far as the names show that.
+
+    Other spellings than slugs are the exchange's, and only its collectors know their markets.
+    """
+    are_slugs = all(map(is_slug, symbols))
+    for number in range(count):
+        shard = MarketShard(number, count)
+        if not are_slugs or any(map(shard.owns, symbols)):
+            yield shard
 
 
 def _with_metrics(plans: list[ChildPlan], port: int) -> list[ChildPlan]:

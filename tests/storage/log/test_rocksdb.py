@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,9 @@ from tests.forked import python
 
 from penstock.errors import ConfigError, NotOurRecord, SlotInUse, StorageError
 from penstock.market.events import Trade
-from penstock.storage.log import LogReader, Stored, open_log
+from penstock.storage.log import LogReader, Stored, open_log, rocksdb
 from penstock.storage.log.keys import VERSION_KEY, Stream, id_of_key
+from penstock.storage.log.tuning import owners_options
 
 TRADES = Stream("sim", "trades", "btc_usdt")
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "20"))
@@ -292,3 +293,23 @@ def test_a_checkpoint_is_a_log_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="already exists"):
         writer.checkpoint(tmp_path / "copy" / "log" / "a")
     writer.close()
+
+
+def test_a_reader_misses_nothing_while_tables_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small_buffers() -> Options:
+        options = owners_options()
+        options.set_write_buffer_size(70_000)
+        return options
+
+    monkeypatch.setattr(rocksdb, "owners_options", small_buffers)
+    log, at_once, last = open_log(f"rocksdb:{tmp_path}"), 100, 20_000
+    with closing(log.writer("a")) as owner, closing(log.reader()) as reader:
+        for first in range(1, last, at_once):
+            numbers = range(first, first + at_once)
+            owner.append([events.trade(n, exchange="sim", received_at_ns=n) for n in numbers])
+            if first % (4 * at_once) == 1:
+                found = [id_of_key(each.key) for each in reader.scan(TRADES)]
+                assert found == list(range(1, first + at_once))
+    assert max(int(table.stem) for table in (tmp_path / "log" / "a").glob("*.sst")) > 20

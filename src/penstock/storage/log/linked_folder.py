@@ -35,24 +35,27 @@ class LinkedFolder:
         manifest = (self._slot / "CURRENT").read_text().strip()
         return manifest, (self._slot / manifest).stat().st_size
 
-    def check(self, listed: tuple[str, int], opened: Callable[[], set[int]]) -> None:
+    def check(self, listed: tuple[str, int], opened: Callable[[], set[int]]) -> bool:
         """Check that all listed tables were opened: RocksDB skips some silently.
+
+        Returns False if that is not known, because a running owner has changed them.
 
         Raises:
             LogDamaged: one was not.
         """
         if listed == self._checked:
-            return
+            return self.listed() == listed
         check_tables(self._slot)
         missing = sorted(read_manifest(self._slot).tables.keys() - opened())
         if self.listed() != listed:
-            return  # a running owner has changed it
+            return False
         if missing:
             # RocksDB returns to a state before the damaged one existed, so others are missing too.
             names = ", ".join(f"{number:06}.sst" for number in missing)
             problem = f"one of {names} cannot be opened"
             raise LogDamaged(self._slot.name, str(self._slot), problem)
         self._checked = listed
+        return True
 
     def refresh(self) -> None:
         """Link new files and remove links to deleted ones; files that are open stay open."""

@@ -1,5 +1,6 @@
 """The options of RocksDB, for the owner of a slot and for its readers."""
 
+from functools import lru_cache
 from itertools import repeat
 
 from rocksdict import (
@@ -11,15 +12,24 @@ from rocksdict import (
     ReadOptions,
 )
 
-_READERS_CACHE = Cache(32 * 1024 * 1024)
-"""Shared by all slots that a process reads: one for each would add up."""
 _LEVELS = 7
 """Levels of tables, RocksDB's default."""
 
 
-def readers_options() -> Options:
-    """The options for a secondary."""
-    return _options(_READERS_CACHE)
+@lru_cache
+def _readers_cache(folder: str) -> Cache:
+    """The cache of all readers of the slots in a folder: one for each would add up.
+
+    It has no blocks of other folders, as RocksDB takes a copy of a table for the same table: in a
+    copy that is damaged, the sound blocks of the other would be found.
+    """
+    del folder
+    return Cache(32 * 1024 * 1024)
+
+
+def readers_options(folder: str) -> Options:
+    """The options for a secondary of a slot in a folder."""
+    return _options(_readers_cache(folder))
 
 
 def owners_options() -> Options:

@@ -20,6 +20,7 @@ from penstock.errors import ConfigError, NotOurRecord, SlotInUse, StorageError
 from penstock.market.events import Trade
 from penstock.storage.log import LogReader, Stored, open_log, rocksdb
 from penstock.storage.log.keys import VERSION_KEY, Stream, id_of_key
+from penstock.storage.log.linked_folder import LinkedFolder
 from penstock.storage.log.tuning import owners_options
 
 TRADES = Stream("sim", "trades", "btc_usdt")
@@ -313,3 +314,28 @@ def test_a_reader_misses_nothing_while_tables_are_made(
                 found = [id_of_key(each.key) for each in reader.scan(TRADES)]
                 assert found == list(range(1, first + at_once))
     assert max(int(table.stem) for table in (tmp_path / "log" / "a").glob("*.sst")) > 20
+
+
+def test_a_table_that_is_made_while_a_reader_catches_up_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, refresh, made = open_log(f"rocksdb:{tmp_path}"), LinkedFolder.refresh, list[int]()
+
+    def append(first: int) -> None:
+        numbers = range(first, first + 100)
+        owner.append([events.trade(n, exchange="sim", received_at_ns=n) for n in numbers])
+
+    def refresh_too_early(folder: LinkedFolder) -> None:
+        refresh(folder)
+        if not made:
+            made.append(1)
+            owner._opened()._db.flush()  # type: ignore[attr-defined]
+            append(201)
+
+    with closing(log.writer("a")) as owner, closing(log.reader()) as reader:
+        append(1)
+        assert [id_of_key(each.key) for each in reader.scan(TRADES)] == list(range(1, 101))
+        append(101)
+        monkeypatch.setattr(LinkedFolder, "refresh", refresh_too_early)
+        assert [id_of_key(each.key) for each in reader.scan(TRADES)] == list(range(1, 301))
+    assert made

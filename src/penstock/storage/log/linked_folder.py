@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import LogDamaged
+from penstock.errors import LogDamaged, StorageError
 from penstock.storage.log.checks import check_tables
 from penstock.storage.log.manifest import read_manifest
 
 _ROCKSDICTS = "rocksdict-config.json"
+_CHANGES = 20
+"""How often a list of tables may change while it is read."""
 
 
 class LinkedFolder:
@@ -35,7 +37,28 @@ class LinkedFolder:
         manifest = (self._slot / "CURRENT").read_text().strip()
         return manifest, (self._slot / manifest).stat().st_size
 
-    def check(self, listed: tuple[str, int], opened: Callable[[], set[int]]) -> bool:
+    def catch_up(self, read: Callable[[], None], opened: Callable[[], set[int]]) -> None:
+        """Have RocksDB read what the owner has written; ``opened`` returns the tables it then has.
+
+        RocksDB reads the list of tables first, then opens them, and reads the write-ahead log last.
+        A table that is made meanwhile may have no link yet, and the part of the write-ahead log
+        that it replaces may be gone: its records would be found in neither. So the list must not
+        change.
+
+        Raises:
+            LogDamaged: a table cannot be opened.
+            StorageError: tables are made faster than they are read.
+        """
+        for _ in range(_CHANGES):
+            listed = self.listed()
+            self.refresh()
+            read()
+            if self._check(listed, opened):
+                return
+        problem = f"its tables have changed {_CHANGES} times while they were read"
+        raise StorageError(str(self._slot), problem, "Try again.")
+
+    def _check(self, listed: tuple[str, int], opened: Callable[[], set[int]]) -> bool:
         """Check that all listed tables were opened: RocksDB skips some silently.
 
         Returns False if that is not known, because a running owner has changed them.

@@ -33,7 +33,12 @@ from penstock.storage.log.failures import as_storage_error, failures_named
 from penstock.storage.log.key_values import Changes, KeyValues
 from penstock.storage.log.linked_folder import LinkedFolder
 from penstock.storage.log.reader import MergedReader
-from penstock.storage.log.tuning import owners_options, read_options, readers_options
+from penstock.storage.log.tuning import (
+    owners_options,
+    read_options,
+    readers_cache,
+    readers_options,
+)
 from penstock.storage.log.writer import SlotWriter
 
 READER_PREFIX = "penstock-reader-"
@@ -43,7 +48,6 @@ READER_PREFIX = "penstock-reader-"
 _LOCKED = ("Resource temporarily unavailable", "lock hold by current process")
 # A secondary that opens while its owner replaces files may find one missing; a retry succeeds.
 _LOOKS = 5
-_CHANGES = 20
 _FEW = 64
 """Records that are read with a slow iterator that reports damage, before a fast one that does not
 is used."""
@@ -327,27 +331,6 @@ class _RocksPairs:
             self._db.close()
 
 
-def _catch_up(kv: _RocksPairs, view: LinkedFolder) -> None:
-    """Read what the owner has written.
-
-    RocksDB reads the list of tables first, then opens them, and reads the write-ahead log last. A
-    table that is made meanwhile may have no link yet, and the part of the write-ahead log that it
-    replaces may be gone: its records would be found in neither. So the list must not change.
-
-    Raises:
-        LogDamaged: a table cannot be opened.
-        StorageError: tables are made faster than they are read.
-    """
-    for _ in range(_CHANGES):
-        listed = view.listed()
-        view.refresh()
-        kv.catch_up()
-        if view.check(listed, kv.tables):
-            return
-    problem = f"its tables have changed {_CHANGES} times while they were read"
-    raise StorageError(str(view.folder), problem, "Try again.")
-
-
 class _Secondaries:
     """Secondaries of all slots of a folder; they write to a temporary folder only."""
 
@@ -379,7 +362,7 @@ class _Secondaries:
                     if name not in self._opened:
                         self._opened[name] = self._open(name)
                     kv, view = self._opened[name]
-                    _catch_up(kv, view)
+                    view.catch_up(kv.catch_up, kv.tables)
             except StorageError:
                 if name in self._opened:
                     self._opened.pop(name)[0].close()
@@ -401,7 +384,7 @@ class _Secondaries:
             view = LinkedFolder(path, Path(tempfile.mkdtemp(prefix="view-", dir=scratch)))
             view.refresh()
             access = AccessType.secondary(str(scratch))
-            options = readers_options(str(self._folder))
+            options = readers_options(readers_cache(str(self._folder)))
             db = Rdict(str(view.folder), options, access_type=access)
             return _RocksPairs(path, db, None, view.folder), view
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from rocksdict import AccessType, Rdict, RdictIter
+from rocksdict import AccessType, Cache, Rdict, RdictIter
 
 from penstock.storage.log.damage import (
     is_intact,
@@ -21,7 +21,7 @@ from penstock.storage.log.damage import (
     sound_after,
 )
 from penstock.storage.log.keys import AFTER_ALL
-from penstock.storage.log.tuning import read_options, readers_options
+from penstock.storage.log.tuning import READERS_CACHE, read_options, readers_options
 
 _BLOCK = 32 * 1024
 _HEADER, _LENGTH_AT, _KIND_AT = 7, 4, 6
@@ -66,7 +66,8 @@ class LoneTable:
         """Unreadable ranges, found while reading."""
         self.problem = ""
         """RocksDB's error message for the first one."""
-        self._db = Rdict(str(folder), readers_options(), access_type=AccessType.read_only())
+        options = readers_options(Cache(READERS_CACHE))
+        self._db = Rdict(str(folder), options, access_type=AccessType.read_only())
 
     def kv(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the readable entries, in the order of the keys."""

@@ -16,20 +16,23 @@ _LEVELS = 7
 """Levels of tables, RocksDB's default."""
 
 
-@lru_cache
-def _readers_cache(folder: str) -> Cache:
+READERS_CACHE = 32 * 1024 * 1024
+
+
+@lru_cache(maxsize=8)
+def readers_cache(folder: str) -> Cache:
     """The cache of all readers of the slots in a folder: one for each would add up.
 
     It has no blocks of other folders, as RocksDB takes a copy of a table for the same table: in a
     copy that is damaged, the sound blocks of the other would be found.
     """
     del folder
-    return Cache(32 * 1024 * 1024)
+    return Cache(READERS_CACHE)
 
 
-def readers_options(folder: str) -> Options:
-    """The options for a secondary of a slot in a folder."""
-    return _options(_readers_cache(folder))
+def readers_options(cache: Cache) -> Options:
+    """The options for a secondary."""
+    return _options(cache)
 
 
 def owners_options() -> Options:

@@ -15,6 +15,7 @@ import pytest
 from rocksdict import Options, Rdict
 from tests import events
 from tests.forked import python
+from tests.waiting import PATIENCE_S
 
 from penstock.errors import ConfigError, NotOurRecord, SlotInUse, StorageError
 from penstock.market.events import Trade
@@ -339,3 +340,18 @@ def test_a_table_that_is_made_while_a_reader_catches_up_hides_nothing(
         monkeypatch.setattr(LinkedFolder, "refresh", refresh_too_early)
         assert [id_of_key(each.key) for each in reader.scan(TRADES)] == list(range(1, 301))
     assert made
+
+
+def test_tables_of_whatever_size_are_merged_before_there_are_too_many(tmp_path: Path) -> None:
+    log, chance, last = open_log(f"rocksdb:{tmp_path}"), random.Random(1), 0
+    with closing(log.writer("a")) as owner, closing(log.reader()) as reader:
+        for _ in range(200):
+            numbers = range(last + 1, last + 1 + chance.choice((1, 3, 10, 100)))
+            owner.append([trade(number) for number in numbers])
+            owner._opened()._db.flush()  # type: ignore[attr-defined]
+            last = numbers[-1]
+        give_up_s = time.monotonic() + PATIENCE_S
+        while len(list((tmp_path / "log" / "a").glob("*.sst"))) >= 48:
+            assert time.monotonic() < give_up_s, "readers have all of them open"
+            time.sleep(0.05)
+        assert ids(reader.scan(TRADES)) == list(range(1, last + 1))

@@ -1,20 +1,26 @@
 """The options of RocksDB, for the owner of a slot and for its readers."""
 
 from functools import lru_cache
-from itertools import repeat
 
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    DBCompactionStyle,
     DBCompressionType,
     DBRecoveryMode,
     Options,
     ReadOptions,
+    UniversalCompactionStopStyle,
+    UniversalCompactOptions,
 )
 
-_LEVELS = 7
-"""Levels of tables, RocksDB's default."""
-
+_AT_ONCE = 16
+"""Tables that are merged into one."""
+_SIMILAR_PERCENT = 60
+"""By how much one of them may be larger than the one before."""
+_NEVER_PERCENT = 1_000_000
+_WINDOW_BITS, _FAST, _STRATEGY, _NO_DICTIONARY = -14, -1, 0, 0
+"""Of zstd: RocksDB's defaults, but for the level, which takes as little time as lz4."""
 
 READERS_CACHE = 32 * 1024 * 1024
 
@@ -43,14 +49,30 @@ def owners_options() -> Options:
     options.set_write_buffer_size(16 * 1024 * 1024)
     # Tables accumulate over months and need not all be open.
     options.set_max_open_files(64)
-    # All streams grow at once, so merging new tables with old ones rewrites all of them. Merging
-    # rarely, and compressing only then, takes a third less time in the long run.
-    options.set_level_zero_file_num_compaction_trigger(16)
-    options.set_level_zero_slowdown_writes_trigger(40)
-    options.set_level_zero_stop_writes_trigger(80)
-    young, older = DBCompressionType.none(), DBCompressionType.lz4()
-    options.set_compression_per_level([young, *repeat(older, _LEVELS - 1)])
+    _merge_rarely(options)
     return options
+
+
+def _merge_rarely(options: Options) -> None:
+    """Merge tables of about the same size, many at a time.
+
+    All streams grow at once, so every new table overlaps with all older ones. RocksDB's usual way,
+    by levels, would rewrite the older ones each time. This way each record is rewritten once per
+    sixteenfold growth (docs/decisions/0024-tables-of-one-size-are-merged.md).
+    """
+    options.set_compaction_style(DBCompactionStyle.universal())
+    merging = UniversalCompactOptions()
+    merging.min_merge_width = _AT_ONCE
+    merging.stop_style = UniversalCompactionStopStyle.similar()
+    merging.size_ratio = _SIMILAR_PERCENT
+    merging.max_size_amplification_percent = _NEVER_PERCENT
+    options.set_universal_compaction_options(merging)
+    options.set_level_zero_file_num_compaction_trigger(2 * _AT_ONCE)
+    options.set_level_zero_slowdown_writes_trigger(4 * _AT_ONCE)
+    options.set_level_zero_stop_writes_trigger(6 * _AT_ONCE)
+    options.set_bottommost_compression_options(
+        _WINDOW_BITS, _FAST, _STRATEGY, _NO_DICTIONARY, enable=True
+    )
 
 
 def read_options() -> ReadOptions:

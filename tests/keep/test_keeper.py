@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -23,7 +24,9 @@ from penstock.market.symbol import Symbol
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.lake.delta import DeltaLake
 from penstock.storage.lake.documents import SealState, read_seals
+from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
+from penstock.storage.log.reader import MergedReader
 from penstock.storage.state import open_store
 
 TRADES, CANDLES = channels.TRADES, channels.CANDLES
@@ -106,6 +109,40 @@ async def test_what_is_sealed_is_known_without_the_state_store(world: World) -> 
     (state,) = await read_seals(empty, LOG_ID, SLOT)
     assert state.numbers == {str(BTC): 60}, "and what was sealed is verified again"
     await empty.close()
+
+
+async def test_records_that_one_reader_overlooks_are_not_sealed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.append(trades(1, 50))
+    keeper, numbers = world.keeper(seal_rows=20), MergedReader.numbers
+
+    def overlooks(reader: MergedReader, *range_: Any) -> Iterator[Stored]:
+        found = numbers(reader, *range_)
+        return (s for s in found if reader is not keeper._reader or s.number not in (30, 31))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MergedReader, "numbers", overlooks)
+        await keeper.seal_all()
+    assert "numbers 21–42, one reader finds 20 records and another one 22" in str(keeper.problems)
+    assert (await state_of(world)).numbers == {str(BTC): 20}
+
+    await keeper.seal_all()
+    assert keeper.problems == {}
+    assert world.in_lake(TRADES) == world.in_log(TRADES)
+
+
+async def test_numbers_that_are_missing_in_the_log_are_passed_over(world: World) -> None:
+    world.append(trades(1, 50))
+    world.writer.skip_numbers({BTC: 70})
+    world.append(trades(51, 60))
+    keeper = world.keeper()
+
+    await keeper.seal_all()
+
+    assert keeper.problems == {}
+    assert len(world.in_lake(TRADES)) == 60
+    assert (await state_of(world)).numbers == {str(BTC): 80}
 
 
 async def test_a_seal_that_was_not_verified_is_verified_later(

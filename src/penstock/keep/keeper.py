@@ -66,7 +66,8 @@ class Keeper:
         lake, emit = services.lake, services.emit
         self._upkeep = TableUpkeep(lake, read_retention(self._keep.retention), emit)
         self._reader = services.log.reader()
-        self._sealer = Sealer(lake, self._reader, services.log_id, self._keep, emit)
+        reader, open_log = self._reader, services.log.reader
+        self._sealer = Sealer(lake, reader, open_log, services.log_id, self._keep, emit)
         self._coverage = CoverageCopy(services.store, lake)
         self._thread = ThreadPoolExecutor(1, "keeper")
         self.rows = 0

@@ -5,7 +5,9 @@ counts as verified. A keeper that is killed in between continues with the range 
 not verified: nothing has been deleted from the log yet, so it is compared again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -55,9 +57,15 @@ class Sealer:
     """Seals slots of one log. Its methods block; not thread-safe."""
 
     def __init__(
-        self, lake: Lake, log: LogReader, log_id: int, settings: Keep, emit: Listener = quiet
+        self,
+        lake: Lake,
+        log: LogReader,
+        open_log: Callable[[], LogReader],
+        log_id: int,
+        settings: Keep,
+        emit: Listener = quiet,
     ) -> None:
-        self._lake, self._log, self._log_id = lake, log, log_id
+        self._lake, self._log, self._open_log, self._log_id = lake, log, open_log, log_id
         self._most, self._emit = settings.seal_rows, emit
 
     def seal(
@@ -72,7 +80,8 @@ class Sealer:
         ``verified`` has the number of each stream that was verified before.
 
         Raises:
-            StorageError: the lake cannot be written, or what is read back differs.
+            StorageError: the lake cannot be written, what is read back differs, or the log is read
+                differently by another reader.
             NotOurRecord: a record of the log is damaged.
         """
         closed = {stream: self._log.number_before(stream, slot, before_ns) for stream in verified}
@@ -85,6 +94,7 @@ class Sealer:
             yield self._verify(row, slot, batch, self._rows(row, batch))
         unsealed = {s: NumberRange(sealed[s] + 1, closed[s]) for s in streams}
         for batch in self._batches(slot, unsealed):
+            self._check_complete(row, slot, batch)
             rows = self._rows(row, batch)
             try:
                 self._lake.seal(row, place, rows, batch.ranges)
@@ -108,6 +118,29 @@ class Sealer:
                         "Start the process that writes this slot: it continues above these"
                         " numbers. Until then, nothing is sealed or deleted of this slot.",
                     )
+
+    def _check_complete(self, row: Channel, slot: str, batch: _Batch) -> None:
+        """Check that records which this reader does not find are missing for another one, too.
+
+        Numbers are missing after a repair, for instance. But whatever is not sealed now is deleted
+        from the log later, so a reader that overlooks records must be noticed.
+        """
+        if row.is_final is not None:
+            return  # a record that is corrected gets a new number
+        found = Counter(stored.stream for stored in batch.stored)
+        for stream, (first, last) in batch.ranges.items():
+            if found[stream] > last - first:
+                continue
+            with closing(self._open_log()) as other:
+                again = sum(1 for _ in other.numbers(stream, slot, first, last))
+            if again != found[stream]:
+                raise StorageError(
+                    f"slot {slot}",
+                    f"of {stream}, numbers {first}–{last}, one reader finds {found[stream]:,}"
+                    f" records and another one {again:,}",
+                    "They are not sealed, and not deleted from the log; it is tried again. Restart"
+                    " the keeper and report a bug if this is repeated.",
+                )
 
     def unsealed(self, row: Channel, slot: str, streams: Sequence[Stream], before_ns: int) -> int:
         """How many numbers of these streams can be sealed now."""

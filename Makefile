@@ -62,8 +62,8 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 	bench/run $(ARGS)
 
 # Minutes of one violence each; the same seed repeats the same schedule.
-chaos-collect: $(READY) ## Kill the collector over a hundred times and judge what is left; SEED=7 KILLS=200
-	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py $(ARGS)
+chaos-collect: $(READY) ## Kill the collector, and shards, over a hundred times and judge what is left; SEED=7 KILLS=200
+	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py tests/chaos/test_kill_shards.py $(ARGS)
 
 chaos-backup: $(READY) ## Back up a store that is written at 5,000 messages/s, kill backups, refuse bad archives; SEED=7
 	$(BIN)/pytest -q tests/backup/test_archive.py

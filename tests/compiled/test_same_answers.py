@@ -120,12 +120,16 @@ _LONG = (
     f"2.{'3' * 18}",
     "123456789012.12345678",
     "0" * 33,
+    f"1.{'2' * 20}",
+    f"1.{'2' * 21}",
 )
+_UNUSUAL = (".5", "5.", "05", "00", "00.5", "0.", ".0")
 price = st.sampled_from(
-    [f"{n // 2}{'.5' * (n % 2)}{zeros}" for n in range(24) for zeros in ("", "0")]
+    [f"{n // 2}{'.5' * (n % 2)}{zeros}" for n in range(1, 24) for zeros in ("", "0")]
+    + ["0", "0.0", "0.00", "0.05", "0.050", "1.10", "1.1", "1.100", "0.000000001", "10.0000000010"]
 )
-plain = price | price | st.sampled_from([".5", "5.", "05", "1.10", "1.1", "1.100"])
-usual = st.lists(st.tuples(plain, plain | st.just("0.0")), max_size=12)
+plain = price | price | st.sampled_from(_UNUSUAL)
+usual = st.lists(st.tuples(price, plain | st.just("0.0")), max_size=12)
 # Of an event's levels, the quantities are plain numbers.
 pair = st.tuples(
     plain | st.sampled_from(_LONG) | st.sampled_from(_ODD),

@@ -1,29 +1,32 @@
 /* The levels of a book, changed directly from their bytes.
 
    A side has the keys of its levels in ascending order, the best last; a key is the price as an
-   integer at a scale common to the book, negative for asks. Levels that are not in the usual
-   spelling, or do not fit, are refused before anything is changed; `levels` in Python then goes on
-   with the book that is written in Python. */
+   integer at a scale common to the book, negative for asks. The text of a price is not kept: it is
+   written anew from the key and the number of decimals. Levels that are not in the usual spelling,
+   or do not fit, are refused before anything is changed; `levels` in Python then goes on with the
+   book that is written in Python. */
 
 #include "hot.h"
 #include <stdlib.h>
 
-#define LONGEST 31          /* characters of a price or quantity */
+#define LONGEST 22          /* characters of a quantity */
+#define LONGEST_PRICE 21    /* the digits of 64 bits, and a point */
 #define LEAST_SCALE 8
 #define MOST_DECIMALS 18
 #define LARGEST_KEY (INT64_MAX / 4)
 #define FEW 64
+#define MANY 1024
 
 typedef struct {
-    unsigned char price_size, quantity_size;
-    char price[LONGEST], quantity[LONGEST];
+    unsigned char decimals; /* of the price */
+    unsigned char quantity_size;
+    char quantity[LONGEST];
 } Level;
 
 typedef struct {
     int64_t *keys;    /* ascending */
-    uint32_t *places; /* of each key: its level */
+    uint32_t *places; /* of each key: its level; then the places without a level */
     Level *levels;
-    uint32_t *unused; /* places without a level, the last ones first to be used */
     Py_ssize_t count, room;
 } Side;
 
@@ -39,7 +42,7 @@ typedef struct {
 typedef struct {
     int64_t number; /* the price without its point; then the key */
     int decimals, is_zero;
-    Span price, quantity;
+    Span quantity;
     Py_ssize_t order;
 } Change;
 
@@ -57,7 +60,7 @@ static const int64_t POWERS[] = {
 /* ---- numbers ---- */
 
 /* The digits of a plain number as an integer, read together with the number; NULL if they are too
-   many, or if there are none. */
+   many, or if the number would not be written like this again: `.5`, `5.`, `05`. */
 static const char *scan_number(const char *at, const char *end, int64_t *number, int *decimals)
 {
     const char *start = at, *point = NULL;
@@ -74,7 +77,8 @@ static const char *scan_number(const char *at, const char *end, int64_t *number,
             break;
         }
     }
-    if (at - start > LONGEST || at - start <= (point != NULL))
+    if (at == start || point == start || point == at - 1
+        || (*start == '0' && at - start > 1 && point != start + 1))
         return NULL;
     *number = found;
     *decimals = point == NULL ? 0 : (int)(at - point - 1);
@@ -116,7 +120,6 @@ static void free_side(Side *side)
     PyMem_Free(side->keys);
     PyMem_Free(side->places);
     PyMem_Free(side->levels);
-    PyMem_Free(side->unused);
     memset(side, 0, sizeof *side);
 }
 
@@ -132,19 +135,15 @@ static int grow(void **array, size_t size, Py_ssize_t room)
 /* Room for so many more levels; 0 if there is no memory. */
 static int reserve(Side *side, Py_ssize_t more)
 {
-    Py_ssize_t needed = side->count + more, room = needed + needed / 2 + 16;
+    Py_ssize_t needed = side->count + more, room = needed + needed / 4 + 16;
     if (needed <= side->room)
         return 1;
     if (room > UINT32_MAX || !grow((void **)&side->keys, sizeof(int64_t), room)
         || !grow((void **)&side->places, sizeof(uint32_t), room)
-        || !grow((void **)&side->levels, sizeof(Level), room)
-        || !grow((void **)&side->unused, sizeof(uint32_t), room))
+        || !grow((void **)&side->levels, sizeof(Level), room))
         return 0;
-    /* The unused places are at the end of their array, where those of the new room join them. */
-    memmove(side->unused + side->count + (room - side->room), side->unused + side->count,
-            sizeof(uint32_t) * (size_t)(side->room - side->count));
-    for (Py_ssize_t i = 0; i < room - side->room; i++)
-        side->unused[side->count + i] = (uint32_t)(side->room + i);
+    for (Py_ssize_t i = side->room; i < room; i++)
+        side->places[i] = (uint32_t)i;
     side->room = room;
     return 1;
 }
@@ -153,7 +152,7 @@ static void clear_side(Side *side)
 {
     side->count = 0;
     for (Py_ssize_t i = 0; i < side->room; i++)
-        side->unused[i] = (uint32_t)i;
+        side->places[i] = (uint32_t)i;
 }
 
 /* The position of the first key that is not below this one; near the best it is found soon. */
@@ -180,9 +179,8 @@ static Py_ssize_t position(const Side *side, int64_t key)
 
 static void write_level(Level *level, const Change *change)
 {
-    level->price_size = (unsigned char)change->price.size;
+    level->decimals = (unsigned char)change->decimals;
     level->quantity_size = (unsigned char)change->quantity.size;
-    memcpy(level->price, change->price.at, (size_t)change->price.size);
     memcpy(level->quantity, change->quantity.at, (size_t)change->quantity.size);
 }
 
@@ -192,7 +190,7 @@ static void remove_at(Side *side, Py_ssize_t at)
     size_t after = (size_t)(side->count - at - 1);
     memmove(side->keys + at, side->keys + at + 1, sizeof(int64_t) * after);
     memmove(side->places + at, side->places + at + 1, sizeof(uint32_t) * after);
-    side->unused[--side->count] = place;
+    side->places[--side->count] = place;
 }
 
 /* There must be room for one more. */
@@ -206,7 +204,7 @@ static void set_level(Side *side, const Change *change)
         return;
     }
     if (!held) {
-        uint32_t place = side->unused[side->count];
+        uint32_t place = side->places[side->count];
         size_t after = (size_t)(side->count - at);
         memmove(side->keys + at + 1, side->keys + at, sizeof(int64_t) * after);
         memmove(side->places + at + 1, side->places + at, sizeof(uint32_t) * after);
@@ -219,14 +217,16 @@ static void set_level(Side *side, const Change *change)
 
 static void drop_worst(Side *side, Py_ssize_t count)
 {
-    if (count <= 0)
-        return;
-    /* The places of the dropped levels become unused; the rest moves to the front. */
-    for (Py_ssize_t i = 0; i < count; i++)
-        side->unused[side->count - 1 - i] = side->places[i];
-    side->count -= count;
-    memmove(side->keys, side->keys + count, sizeof(int64_t) * (size_t)side->count);
-    memmove(side->places, side->places + count, sizeof(uint32_t) * (size_t)side->count);
+    uint32_t dropped[MANY];
+    while (count > 0) {
+        size_t some = (size_t)(count < MANY ? count : MANY), kept = (size_t)side->count - some;
+        memcpy(dropped, side->places, sizeof(uint32_t) * some);
+        memmove(side->keys, side->keys + some, sizeof(int64_t) * kept);
+        memmove(side->places, side->places + some, sizeof(uint32_t) * kept);
+        memcpy(side->places + kept, dropped, sizeof(uint32_t) * some);
+        side->count -= (Py_ssize_t)some;
+        count -= (Py_ssize_t)some;
+    }
 }
 
 /* ---- changes ---- */
@@ -253,11 +253,9 @@ static const char *scan_change(const char *at, const char *end, Change *change)
     const char *stop;
     if (end - at < 2 || at[0] != '[' || at[1] != '"')
         return NULL;
-    change->price.at = at + 2;
     if (!(stop = scan_number(at + 2, end, &change->number, &change->decimals)) || end - stop < 3
         || memcmp(stop, "\",\"", 3))
         return NULL;
-    change->price.size = stop - change->price.at;
     change->quantity.at = stop + 3;
     if (!(stop = scan_plain(stop + 3, end)) || end - stop < 2 || memcmp(stop, "\"]", 2))
         return NULL;
@@ -464,12 +462,42 @@ static PyObject *book_crossed(PyObject *self, PyObject *Py_UNUSED(unused))
 
 /* ---- reading ---- */
 
-static PyObject *shown(const Side *side, Py_ssize_t from_best, State *state)
+/* The price of a key as an integer of so many decimals. */
+static uint64_t price_number(const Book *book, int64_t key, int decimals)
+{
+    return (uint64_t)(key < 0 ? -key : key) / (uint64_t)POWERS[book->scale - decimals];
+}
+
+/* Writes the digits of a number before `end`, none of zero; returns the first. */
+static char *write_digits(char *end, uint64_t number)
+{
+    for (; number; number /= 10)
+        *--end = (char)('0' + number % 10);
+    return end;
+}
+
+/* The text of a price, in the given room. */
+static Span write_price(char room[LONGEST_PRICE], uint64_t number, int decimals)
+{
+    char *end = room + LONGEST_PRICE, *at = write_digits(end, number), *point = end - decimals;
+    while (at >= point)
+        *--at = '0'; /* at least one digit before the point */
+    if (decimals) {
+        memmove(at - 1, at, (size_t)(point - at));
+        at--;
+        point[-1] = '.';
+    }
+    return (Span){at, end - at};
+}
+
+static PyObject *shown(const Book *book, const Side *side, Py_ssize_t from_best, State *state)
 {
     /* A copy: the collector may run while objects are made, and change what it likes. */
-    const Level level = side->levels[side->places[side->count - 1 - from_best]];
-    return level_of(state, (Span){level.price, level.price_size},
-                    (Span){level.quantity, level.quantity_size});
+    Py_ssize_t at = side->count - 1 - from_best;
+    const Level level = side->levels[side->places[at]];
+    char room[LONGEST_PRICE];
+    Span price = write_price(room, price_number(book, side->keys[at], level.decimals), level.decimals);
+    return level_of(state, price, (Span){level.quantity, level.quantity_size});
 }
 
 static PyObject *best_of(PyObject *self, int which)
@@ -477,18 +505,18 @@ static PyObject *best_of(PyObject *self, int which)
     Book *book = (Book *)self;
     if (!book->sides[which].count)
         Py_RETURN_NONE;
-    return shown(&book->sides[which], 0, book->state);
+    return shown(book, &book->sides[which], 0, book->state);
 }
 
 static PyObject *book_best_bid(PyObject *self, void *Py_UNUSED(closure)) { return best_of(self, 0); }
 static PyObject *book_best_ask(PyObject *self, void *Py_UNUSED(closure)) { return best_of(self, 1); }
 
-static PyObject *side_texts(const Side *side, Py_ssize_t most)
+static PyObject *side_texts(const Book *book, const Side *side, Py_ssize_t most)
 {
     Py_ssize_t count = most < side->count ? most : side->count;
     PyObject *list = PyList_New(0);
     for (Py_ssize_t i = 0; list != NULL && i < count && i < side->count; i++) {
-        PyObject *level = shown(side, i, NULL);
+        PyObject *level = shown(book, side, i, NULL);
         if (level == NULL || PyList_Append(list, level) < 0)
             Py_CLEAR(list);
         Py_XDECREF(level);
@@ -517,8 +545,8 @@ static PyObject *book_texts(PyObject *self, PyObject *depth)
     PyObject *bids, *asks, *both = NULL;
     if (most < 0)
         return NULL;
-    bids = side_texts(&book->sides[0], most);
-    asks = bids == NULL ? NULL : side_texts(&book->sides[1], most);
+    bids = side_texts(book, &book->sides[0], most);
+    asks = bids == NULL ? NULL : side_texts(book, &book->sides[1], most);
     if (asks != NULL)
         both = PyTuple_Pack(2, bids, asks);
     Py_XDECREF(bids);
@@ -538,16 +566,20 @@ static char *spell_digits(char *into, const char *number, int size)
     return into;
 }
 
-static PyObject *side_digits(const Side *side, Py_ssize_t most)
+static PyObject *side_digits(const Book *book, const Side *side, Py_ssize_t most)
 {
     Py_ssize_t count = most < side->count ? most : side->count;
-    char *text = PyMem_Malloc((size_t)count * 2 * LONGEST + 1), *end = text;
+    char *text = PyMem_Malloc((size_t)count * (LONGEST_PRICE + LONGEST) + 1), *end = text;
     PyObject *digits;
     if (text == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        const Level *level = &side->levels[side->places[side->count - 1 - i]];
-        end = spell_digits(end, level->price, level->price_size);
+        Py_ssize_t at = side->count - 1 - i;
+        const Level *level = &side->levels[side->places[at]];
+        char room[LONGEST_PRICE], *digits_end = room + LONGEST_PRICE;
+        char *first = write_digits(digits_end, price_number(book, side->keys[at], level->decimals));
+        memcpy(end, first, (size_t)(digits_end - first));
+        end += digits_end - first;
         end = spell_digits(end, level->quantity, level->quantity_size);
     }
     digits = text_of((Span){text, end - text});
@@ -565,8 +597,8 @@ static PyObject *book_digits(PyObject *self, PyObject *depth)
     PyObject *bids, *asks, *both = NULL;
     if (most < 0)
         return NULL;
-    bids = side_digits(&book->sides[0], most);
-    asks = bids == NULL ? NULL : side_digits(&book->sides[1], most);
+    bids = side_digits(book, &book->sides[0], most);
+    asks = bids == NULL ? NULL : side_digits(book, &book->sides[1], most);
     if (asks != NULL)
         both = PyTuple_Pack(2, bids, asks);
     Py_XDECREF(bids);

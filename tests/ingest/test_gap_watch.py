@@ -268,11 +268,12 @@ async def test_a_gap_by_time_is_filled_where_ids_begin_with_it(opened: Open) -> 
     await at.work(at.is_closed, workers=2)
 
     stored = at.stored()
-    inside = [each.at_ms for each in stored if since_ms <= each.at_ms <= until_ms]
+    # Trades may have been seconds late, and clocks differ.
+    since_ms, until_ms = since_ms - 10_000, until_ms + 10_000
+    assert all(since_ms <= each.at_ms <= until_ms for each in stored)
     span = [(await at.ask("ledger/ids", symbol=at.slug, at_ms=ms))["next_trade_id"]
             for ms in (since_ms, until_ms + 1)]  # fmt: skip
-    assert len(inside) == span[1] - span[0]
-    assert all(since_ms - 2_001 <= each.at_ms <= until_ms + 2_001 for each in stored)
+    assert len(stored) == span[1] - span[0]
     rows = await at.gaps.find()
     assert [row.state for row in rows] == ["unfillable", "filled"]
     assert rows[1].filled_rows == len(stored)

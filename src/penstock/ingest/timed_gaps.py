@@ -1,7 +1,8 @@
 """Gaps of trades by time, where ids are not consecutive but begin with the time of the trade.
 
 They cannot be found by id; what may be missing lies around an interruption. Trades may arrive in
-another order than that of their ids, so a little more than the gap is requested.
+another order than that of their ids, the exchange or this machine may be seconds late, and their
+clocks may differ. So more than the gap is requested.
 """
 
 from penstock.coverage.gap_rows import GapRows
@@ -12,7 +13,7 @@ from penstock.ingest.id_ranges import IdRange
 from penstock.market.channels import TRADES
 from penstock.storage.log.keys import Stream
 
-_AROUND_MS = 2_000
+_AROUND_MS = 10_000
 
 
 def ids_between(

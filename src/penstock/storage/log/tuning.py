@@ -63,7 +63,8 @@ def _merge_rarely(options: Options) -> None:
     options.set_compaction_style(DBCompactionStyle.universal())
     merging = UniversalCompactOptions()
     merging.min_merge_width = _AT_ONCE
-    merging.stop_style = UniversalCompactionStopStyle.similar()
+    # The types of rocksdict are wrong about this one.
+    merging.stop_style = UniversalCompactionStopStyle.similar()  # type: ignore[call-arg, func-returns-value, assignment]
     merging.size_ratio = _SIMILAR_PERCENT
     merging.max_size_amplification_percent = _NEVER_PERCENT
     options.set_universal_compaction_options(merging)

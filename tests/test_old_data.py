@@ -1,7 +1,7 @@
 """Data folders and state stores that penstock 0.1 wrote are opened, read and continued.
 
 See ``fixtures/written_by_0_1``. The one with a SQLite file is continued by simulators and commands
-whose clock shows a quarter of an hour after it was written. PostgreSQL and MongoDB have the clock
+whose clock shows half an hour after it was written. PostgreSQL and MongoDB have the clock
 of their server, and there workers alone go on.
 """
 
@@ -43,8 +43,11 @@ from penstock.storage.log.keys import Stream, id_of_key
 
 TOLD = json.loads(MANIFEST.read_text())
 MINUTE_MS = 60_000
-LATER_NS = 15 * MINUTE_MS * 1_000_000
-"""By then an hour has ended, and so has every lease of before."""
+LATER_NS = 1_610 * 1_000_000_000
+"""By then an hour has ended, and so has every lease of before.
+
+For the five minutes that follow, no market is without a trade for twenty seconds.
+"""
 LIVING, PAUSED, ENDED = "active", "paused", "deleted"
 
 _names = count()

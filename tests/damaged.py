@@ -17,6 +17,8 @@ from penstock.storage.log.rocksdb import open_alone
 SYMBOLS = (Symbol("BTC", "USDT"), Symbol("ETH", "USDT"))
 PER_TABLE = 150
 LAST = 4 * PER_TABLE
+IN_RECORDS = 9_000
+"""The place of a byte in the records of such a table."""
 BEGAN_NS = 1_700_000_000_000_000_000
 Content = dict[Stream, list[tuple[bytes, int, bytes]]]
 Change = Callable[[Path], object]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests import events
-from tests.damaged import everything, file_of, flip, make_slot
+from tests.damaged import IN_RECORDS, everything, file_of, flip, make_slot
 
 from penstock.clock import ManualClock
 from penstock.collect.facts import LogUnwritable, LogWritable
@@ -147,7 +147,7 @@ async def test_a_damaged_log_is_told_at_once_because_waiting_does_not_mend_it(
     durability: Durability, tmp_path: Path
 ) -> None:
     folder = make_slot(tmp_path)
-    flip(40_000)(file_of(folder, "*.sst", 1))
+    flip(IN_RECORDS)(file_of(folder, "*.sst", 1))
     with closing(open_log(f"rocksdb:{folder}").writer("a")) as writer:
         recorder = Recorder(writer, durability=durability)
         recording = RetryingRecorder(recorder, "toy", folder, ManualClock())

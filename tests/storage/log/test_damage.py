@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.damaged import (
+    IN_RECORDS,
     LAST,
     SYMBOLS,
     Change,
@@ -76,7 +77,7 @@ def at_end(back: int) -> Change:
 
 
 DAMAGES: dict[str, tuple[str, int, Change]] = {
-    "a record of a table": ("*.sst", 1, flip(9_000)),
+    "a record of a table": ("*.sst", 1, flip(IN_RECORDS)),
     "the index of a table": ("*.sst", 1, at_end(2300)),
     "the end of a table": ("*.sst", 1, at_end(20)),
     "a table that is gone": ("*.sst", 1, Path.unlink),

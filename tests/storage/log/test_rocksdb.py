@@ -350,7 +350,7 @@ def test_tables_of_whatever_size_are_merged_before_there_are_too_many(tmp_path: 
             owner.append([trade(number) for number in numbers])
             owner._opened()._db.flush()  # type: ignore[attr-defined]
             last = numbers[-1]
-        give_up_s = time.monotonic() + PATIENCE_S
+        give_up_s = time.monotonic() + PATIENCE_S / 4
         while len(list((tmp_path / "log" / "a").glob("*.sst"))) >= 48:
             assert time.monotonic() < give_up_s, "readers have all of them open"
             time.sleep(0.05)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import IO
+from typing import IO, Any
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 
@@ -31,6 +31,28 @@ def simulating(
     finally:
         process.kill()
         process.communicate()
+
+
+def collecting(exchange: str, address: str, folder: Path) -> dict[str, str]:
+    """The environment of collectors of a simulated exchange, and of their judge."""
+    return {
+        **os.environ,
+        "PENSTOCK_EXCHANGES_REST_URLS": f"{exchange}={address}",
+        "PENSTOCK_EXCHANGES_STREAM_URLS": f"{exchange}={address}",
+        "PENSTOCK_COLLECT_DATA_DIR": str(folder),
+        "PENSTOCK_COLLECT_BOOK_EVERY": "0.5",
+    }
+
+
+def judged(address: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What the judge finds."""
+    done = subprocess.run(
+        [*PENSTOCK, "judge", address, "--json"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    findings: dict[str, Any] = json.loads(done.stdout)
+    return findings
 
 
 @dataclass

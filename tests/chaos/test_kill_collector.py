@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import pytest
-from tests.chaos.children import PENSTOCK, simulating
+from tests.chaos.children import PENSTOCK, collecting, judged, simulating
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import CollectorStatus, read_status
@@ -104,13 +104,7 @@ class Ordeal:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PENSTOCK_EXCHANGES_REST_URLS": f"{EXCHANGE}={self.address}",
-            "PENSTOCK_EXCHANGES_STREAM_URLS": f"{EXCHANGE}={self.address}",
-            "PENSTOCK_COLLECT_DATA_DIR": str(self.folder),
-            "PENSTOCK_COLLECT_BOOK_EVERY": "0.5",
-        }
+        return collecting(EXCHANGE, self.address, self.folder)
 
     def start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -181,15 +175,6 @@ class Ordeal:
             assert time.monotonic() < deadline, "the books never synced"
             time.sleep(0.05)
 
-    def judge(self) -> dict[str, Any]:
-        done = subprocess.run(
-            [*PENSTOCK, "judge", self.address, "--json"],
-            env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode in (0, 1), done.stderr
-        findings: dict[str, Any] = json.loads(done.stdout)
-        return findings
-
 
 def survive(folder: Path, kills: int, seed: int, faults: str) -> dict[str, Any]:
     """Kill, start again, and judge; what was found."""
@@ -206,7 +191,7 @@ def survive(folder: Path, kills: int, seed: int, faults: str) -> dict[str, Any]:
         onlooker.check_against(fresh)
         fresh.close()
         onlooker.reader.close()
-        findings = ordeal.judge()
+        findings = judged(address, ordeal.environment)
     return {
         "seed": seed,
         "kills": {phase: sum(kill.phase == phase for kill in plan) for phase in LATEST_S},

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 from urllib.request import urlopen
 
-from tests.chaos.children import PENSTOCK, simulating
+from tests.chaos.children import PENSTOCK, collecting, judged, simulating
 from tests.waiting import PATIENCE_S
 
 from penstock.collect.status import CollectorStatus, read_status
@@ -95,13 +95,7 @@ class Ordeal:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PENSTOCK_EXCHANGES_REST_URLS": f"{EXCHANGE}={self.address}",
-            "PENSTOCK_EXCHANGES_STREAM_URLS": f"{EXCHANGE}={self.address}",
-            "PENSTOCK_COLLECT_DATA_DIR": str(self.folder),
-            "PENSTOCK_COLLECT_BOOK_EVERY": "0.5",
-        }
+        return collecting(EXCHANGE, self.address, self.folder)
 
     def start(self, shards: Sequence[MarketShard]) -> None:
         for shard in shards:
@@ -160,15 +154,6 @@ class Ordeal:
             process.kill()
             process.wait()
 
-    def judge(self) -> dict[str, Any]:
-        done = subprocess.run(
-            [*PENSTOCK, "judge", self.address, "--json"],
-            env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode in (0, 1), done.stderr
-        findings: dict[str, Any] = json.loads(done.stdout)
-        return findings
-
     def fullest_window(self) -> int:
         with urlopen(f"{self.address}/_sim/windows", timeout=PATIENCE_S) as answer:
             return max(int(window["max_used"]) for window in json.load(answer)["windows"])
@@ -214,7 +199,7 @@ def survive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
             statuses = ordeal.end()
         finally:
             ordeal.kill_all()
-        findings, fullest = ordeal.judge(), ordeal.fullest_window()
+        findings, fullest = judged(address, ordeal.environment), ordeal.fullest_window()
     return {
         "seed": seed,
         "kills": {str(shard): ordeal.kills[shard] for shard in SHARDS},

@@ -19,7 +19,7 @@ from penstock.market.events import Event
 
 FULL = 2_000
 """With this many frames and events waiting, a batch is written without waiting for more."""
-_MANY = 500
+_MANY = 100
 """With fewer waiting after a pause, a batch is written: the sockets were read meanwhile."""
 _FREQUENT = 4_000
 """With this many messages per second, batches are gathered for a quarter of ``latest_s``."""

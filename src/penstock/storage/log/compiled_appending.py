@@ -49,7 +49,8 @@ class CompiledAppending:
         if encoder is None or head.ascending_ids_below != PLAIN_IDS:
             return
         beginning = beginning_of(event)
-        if encoder.encode(beginning, event) in (None, encode(event)):
+        record = encoder.encode(beginning, event)
+        if record is None or record == encode(event):
             self._appender.learn(event, head, encoder, beginning)
 
     def forget_heads(self) -> None:

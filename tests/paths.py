@@ -7,7 +7,7 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Book", "Reader", "decimals")
+PARTS = ("Appender", "Book", "Encoder", "Reader", "decimals")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The compiled hot path: an optional extension for reading frames and keeping books.
+"""The compiled hot path: an optional extension to read frames, keep books and append records.
 
 The Python code is the specification. The extension handles what is spelled as exchanges usually
 spell it, with the same results, and leaves everything else to the Python code. Without the
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.compiled._hot import Appender as CompiledAppender
     from penstock.compiled._hot import Book as CompiledBook
+    from penstock.compiled._hot import Encoder as CompiledEncoder
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Reader as CompiledReader
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 2
+INTERFACE = 3
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
@@ -33,6 +35,10 @@ Number: "type[CompiledNumber] | None" = None
 """A property: the Decimal of a field that is a text."""
 Levels: "type[CompiledLevels] | None" = None
 """A property: the levels of a field as pairs of Decimal."""
+Encoder: "type[CompiledEncoder] | None" = None
+"""Encodes the events of one class as records."""
+Appender: "type[CompiledAppender] | None" = None
+"""Appends events whose keys rise to a slot."""
 WHY_NOT = ""
 """Why the Python code is used, if it is."""
 
@@ -48,6 +54,7 @@ else:
             Book, Reader = _hot.Book, _hot.Reader
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
+            Appender, Encoder = _hot.Appender, _hot.Encoder
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

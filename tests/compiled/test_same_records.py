@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 from tests import events
 from tests.compiled import records
 from tests.compiled.frames import Chance
@@ -96,6 +97,19 @@ def test_usual_events_are_appended_by_the_compiled_code(left: Left) -> None:
     assert stored[-1].number == 599
 
 
+def test_usual_events_in_order_are_the_same() -> None:
+    """Over more records than a batch holds, and over several seconds."""
+    both = BothWriters()
+    for number in range(1, 600):
+        assert both.append(usual_events(number)) == 6
+    for number in range(600, 1_200):
+        batch = [
+            replace(event, received_at_ns=NOON_NS + number * SECOND_NS // 70)
+            for event in usual_events(number)
+        ]
+        assert both.append(batch) == 6
+
+
 def test_a_stream_is_known_whatever_object_names_its_exchange(left: Left) -> None:
     both = BothWriters()
     both.append(trades(1, 1))
@@ -127,7 +141,7 @@ def test_all_events_of_a_stream_with_an_unusual_one_are_left_to_python(
     both.append([*trades(1, 1), *trades(1, 1, exchange="other")])
     left.events.clear()
     *before, last = trades(2, 4)
-    odd = msgspec.structs.replace(last, **UNUSUAL[kind])
+    odd = replace(last, **UNUSUAL[kind])
 
     both.append([*before, odd, *trades(2, 4, exchange="other")])
 
@@ -153,8 +167,11 @@ def test_a_put_that_fails_leaves_nothing_behind(at: int) -> None:
     both = BothWriters()
     both.append(trades(1, 2))
 
-    assert both.append(trades(3, 3), fails_at=at) == (0 if 0 < at < 4 else 3)
-    assert both.append(trades(3, 5)) == (5 if 0 < at < 4 else 2)
+    recorded = both.append(trades(3, 3), fails_at=at)
+
+    assert recorded == (0 if 0 < at < 4 else 3)
+    assert both.append(trades(6, 2)) == 2
+    assert both.append(trades(3, 5)) == 3 - recorded
 
 
 def test_a_failure_takes_no_references_along() -> None:

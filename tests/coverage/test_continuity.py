@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import events
 
+from penstock.coverage.batches import by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.facts import GapFound, RecordsLost
 from penstock.coverage.stored import GapCount, IdsStatus
@@ -30,7 +31,7 @@ def trade(number: int, exchange: str = "toy") -> Trade:
 
 def heard(continuity: Continuity, writer: LogWriter, numbers: Sequence[int]) -> None:
     for number in numbers:
-        continuity(writer.append([trade(number)]))
+        continuity.take(by_stream(writer.append([trade(number)])))
 
 
 def resumed(log: EventLog, before: Sequence[IdsStatus]) -> Continuity:
@@ -131,7 +132,7 @@ def test_other_exchanges_and_channels_without_consecutive_ids_are_left_alone() -
 
     assert resumed(log, ()).status() == []
     continuity = Continuity(["trades"], quiet)
-    continuity([each for each in stored if each.stream.channel == "tickers"])
+    continuity.take(by_stream([each for each in stored if each.stream.channel == "tickers"]))
     assert continuity.status() == []
 
 
@@ -141,9 +142,9 @@ def test_gaps_are_counted_by_their_cause() -> None:
         exchange="toy", symbol=BTC, received_at_ns=1, channels=("trades", "tickers"), reason="cut"
     )
     heard(continuity, writer, [1, 3])
-    continuity(writer.append([cut]))
+    continuity.take(by_stream(writer.append([cut])))
     heard(continuity, writer, [7, 9])
-    continuity(writer.append([replace(cut, received_at_ns=2)]))
+    continuity.take(by_stream(writer.append([replace(cut, received_at_ns=2)])))
     heard(continuity, writer, [10])
 
     assert continuity.gaps() == [

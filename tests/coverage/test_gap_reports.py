@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests import events
 
 from penstock.clock import ManualClock
+from penstock.coverage.batches import by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.facts import CoverageNotStored, LateDropped
 from penstock.coverage.gap_reports import GRACE_NS, GapReports, ReportingSlot
@@ -75,8 +76,9 @@ class Process:
 
     def receive(self, *some: Event) -> None:
         stored = self.writer.append(self.reports.admitted(some))
-        self.continuity(stored)
-        self.coverage.projection(stored)
+        batches = by_stream(stored)
+        self.continuity.take(batches)
+        self.coverage.projection.take(batches)
 
     async def later(self, ns: int = GRACE_NS) -> None:
         await self.clock.advance(ns / 1e9)

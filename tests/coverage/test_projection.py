@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import events
 
+from penstock.clock import ManualClock
 from penstock.coverage.batches import by_stream
 from penstock.coverage.model import GapRow, Run, SlotCoverage
 from penstock.coverage.projection import Projection
 from penstock.coverage.timed_runs import TimedRuns
 from penstock.market.events import Disconnect, Event, Ticker
 from penstock.market.symbol import Symbol
+from penstock.runtime.stream_taps import StreamTaps
 from penstock.storage.log import EventLog, open_log
 from penstock.storage.log.keys import Stream
 
@@ -63,6 +65,7 @@ class Slot:
         self.writer = self.log.writer(self.slot)
         self.projection = Projection(1, self.slot, consecutive, is_streamed=True)
         self.projection.found = self.gaps.append
+        self.taps = StreamTaps([self.projection.take], ManualClock(), within_s=1.0)
 
     def resume(self) -> None:
         self.projection.resume(self.stored.values(), self.writer.last_numbers())
@@ -73,12 +76,12 @@ class Slot:
     def record(self, *some: Event) -> None:
         recorded = self.writer.append(some)
         if self.gathers:
-            self.projection.gather(by_stream(recorded))
+            self.taps(recorded)
         else:
-            self.projection(recorded)
+            self.projection.take(by_stream(recorded))
 
     def write(self) -> None:
-        self.projection.take_gathered()
+        self.taps.pass_on()
         self.stored |= {each.stream: each for each in self.projection.changed()}
 
     def restart(self) -> None:
@@ -393,7 +396,7 @@ def test_what_was_polled_has_no_coverage_by_time() -> None:
     log = open_log("memory:")
     projection = Projection(1, "fetch-toy", consecutive, is_streamed=False)
     projection.resume((), {})
-    projection(log.writer("fetch-toy").append([ticker(1, "rest"), trade(5)]))
+    projection.take(by_stream(log.writer("fetch-toy").append([ticker(1, "rest"), trade(5)])))
 
     assert [each.stream for each in projection.changed()] == [TRADES]
 

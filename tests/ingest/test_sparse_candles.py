@@ -12,6 +12,7 @@ from tests.jobs_made import made_job
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
+from penstock.coverage.batches import by_stream
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.projection import Projection
 from penstock.coverage.writing import CoverageWriter, read_coverage
@@ -157,7 +158,7 @@ def world(traded: frozenset[int], now_ms: int, span: int = 7) -> World:
     log = open_log("memory:")
     writer = log.writer("work-0")
     projection = Projection(1, "work-0", lambda _: (), is_streamed=False)
-    recorder = Recorder(writer, taps=[projection])
+    recorder = Recorder(writer, taps=[lambda recorded: projection.take(by_stream(recorded))])
     coverage = CoverageWriter(projection, None, log, writer.last_numbers, clock)
     coverage.sync = recorder.sync
     return World(market, gateway, log, recorder, coverage)

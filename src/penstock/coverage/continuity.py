@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.coverage.batches import StreamBatch, by_stream
+from penstock.coverage.batches import StreamBatch
 from penstock.coverage.causes import Why, why
 from penstock.coverage.facts import GapFound, RecordsLost
 from penstock.coverage.id_runs import IdGap, IdRuns
@@ -101,10 +101,6 @@ class Continuity:
                 and marker.received_at_ns >= last.received_at_ns
             ):
                 self._absent[stream] = why(marker)
-
-    def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Update from newly recorded events."""
-        self.take(by_stream(recorded))
 
     def take(self, batches: Sequence[StreamBatch]) -> None:
         """Update from newly recorded events, by stream."""

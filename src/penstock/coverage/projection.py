@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import cast
 
-from penstock.coverage.batches import StreamBatch, by_stream
+from penstock.coverage.batches import StreamBatch
 from penstock.coverage.model import By, GapRow, Run, SlotCoverage
 from penstock.coverage.series import Consecutive, Series, kind_of
 from penstock.market.channels import DISCONNECTS, recorded_in
@@ -23,8 +23,6 @@ QUIET_NS = 10_000_000_000
 """How far the coverage of a stream without new records may lag."""
 _AT_ONCE = 2_000
 """Records of the log to read before other tasks run."""
-_MOST_GATHERED = 10_000
-"""Records that are kept until they are taken, at most."""
 _TOGETHER = 20
 """Streams to catch up with before other tasks run, once their earlier records are read."""
 
@@ -45,36 +43,11 @@ class Projection:
         """None for streams without coverage."""
         self._covered: list[tuple[Stream, int, int]] = []
         """Ranges of candles that were told before it was resumed."""
-        self._gathered: list[StreamBatch] = []
-        self._gathered_records = 0
         self._taken = 0
         """How often changes were taken to be written."""
         self.is_resumed = False
         self.found: Callable[[GapRow], None] = lambda _: None
         """Called with gaps that are known by time."""
-
-    def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Update from newly recorded events."""
-        self.take(by_stream(recorded))
-
-    def gather(self, batches: Sequence[StreamBatch]) -> None:
-        """Keep newly recorded events, by stream, until ``take_gathered``.
-
-        A batch is small, and an update costs as much for one record of a stream as for hundreds.
-        """
-        if self.is_resumed:
-            self._gathered += batches
-            self._gathered_records += sum(len(batch.records) for batch in batches)
-            if self._gathered_records >= _MOST_GATHERED:
-                self.take_gathered()
-
-    def take_gathered(self) -> None:
-        """Update from what was gathered; due before anything is read from it."""
-        found: dict[Stream, list[Stored]] = {}
-        for batch in self._gathered:
-            found.setdefault(batch.stream, []).extend(batch.records)
-        self._gathered, self._gathered_records = [], 0
-        self.take([StreamBatch(stream, records) for stream, records in found.items()])
 
     def take(self, batches: Sequence[StreamBatch]) -> None:
         """Update from newly recorded events, by stream.
@@ -165,7 +138,6 @@ class Projection:
         time, without a pause after the look: otherwise busy streams would never be caught up with.
         """
         is_first = True
-        self.take_gathered()
         while behind := [each for each in self._series.values() if each and each.is_behind]:
             held = log.held()
             behind = behind if is_first else behind[:_TOGETHER]

@@ -184,7 +184,6 @@ class CoverageWriter:
         """Add what was recorded and received up to now."""
         # First the records: a marker among them may end what is extended.
         self.take_recorded()
-        self.projection.take_gathered()
         if (alive_ns := self.alive_ns()) is not None:
             self.projection.alive(alive_ns, at_least_ns=at_least_ns)
 

@@ -217,7 +217,7 @@ class RecordingProcess(Process):
         self._coverage = CoverageWriter(
             projection, reports, self.log, writer.last_numbers, self.clock, self.listener
         )
-        return [projection.gather] if continuity is None else [continuity.take, projection.gather]
+        return [projection.take] if continuity is None else [continuity.take, projection.take]
 
     async def __aexit__(
         self,

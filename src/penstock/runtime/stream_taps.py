@@ -14,7 +14,7 @@ from penstock.storage.log import Stored
 
 WITHIN_S = 0.1
 """How long records of a collector are kept, while others follow."""
-_MOST = 1_000
+_MOST = 250
 """Records that are kept, at most: more are passed on at once, so that the event loop is not blocked
 for long."""
 

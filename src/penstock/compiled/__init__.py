@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Reader as CompiledReader
+    from penstock.compiled._hot import Relay as CompiledRelay
 
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 2
+INTERFACE = 3
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
 """Reads frames by layouts; None, like the others, where the Python code is used."""
 Book: "type[CompiledBook] | None" = None
 """The levels of a book."""
+Relay: "type[CompiledRelay] | None" = None
+"""Forwards the batches of publishers."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
@@ -48,6 +51,7 @@ else:
             Book, Reader = _hot.Book, _hot.Reader
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
+            Relay = _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

@@ -53,3 +53,17 @@ class Book:
     @property
     def best_ask(self) -> tuple[Decimal, Decimal] | None: ...
     def __len__(self) -> int: ...
+
+class Relay:
+    def __new__(
+        cls,
+        socket: int,
+        send: int,
+        large: int,
+        send_else: Callable[[bytes], None],
+        stream_of: Callable[[bytes], object],
+        last: dict[Any, bytes],
+        most: int,
+        entry: int,
+    ) -> Relay: ...
+    def forward(self, data: bytes, place: int, /) -> tuple[int, int, int] | None: ...

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 2
+#define INTERFACE 3
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -60,5 +60,6 @@ extern PyType_Spec number_spec;
 extern PyType_Spec levels_spec;
 extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
+extern PyType_Spec relay_spec;
 
 #endif

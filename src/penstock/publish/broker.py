@@ -6,7 +6,7 @@ it detects them by their numbers.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from penstock.publish.frames import (
     FrameKind,
     read_announcement,
     read_frame,
-    unpack_frames,
     wanted_bytes,
     write_frame,
 )
@@ -37,6 +36,7 @@ from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
 from penstock.publish.readiness import Socket, SocketRounds, drain, has_message
 from penstock.publish.registry import BusCounts, BusFacts, Registry
+from penstock.publish.relay import Relay
 from penstock.publish.socket_files import socket_file
 from penstock.publish.subscriptions import ClientSubscriptions
 from penstock.telemetry import Listener, quiet
@@ -72,6 +72,7 @@ class Broker:
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
             self._outbox = Outbox(self._subscribers, self.counts)
+            self._relay = Relay(self._registry, self._outbox, self.counts)
             most = endpoints.settings.connections
             self._arrivals = ConnectionLimiter(context, self._publishers, most)
             self._audience = ConnectionLimiter(context, self._subscribers, most)
@@ -140,21 +141,15 @@ class Broker:
         for data in taken:
             try:
                 if data.startswith(_BATCH_BEGINS):
-                    self._forward_records(unpack_frames(read_frame(data).payload))
+                    self._relay.forward_batch(data)
                 elif data.startswith(_ANNOUNCE_BEGINS):
                     announcement = read_announcement(read_frame(data).payload)
                     self._outbox.send(self._registry.announced(announcement, self._clock.now_ms()))
                 else:
-                    self._forward_records([data])
+                    self._relay.forward(data)
             except NotOurRecord:
                 self.counts.malformed += 1
         return len(taken) == _AT_ONCE or sum(map(len, taken)) >= _BYTES_AT_ONCE
-
-    def _forward_records(self, frames: Sequence[bytes]) -> None:
-        records = self._registry.passed(frames)
-        self._outbox.send(records)
-        self.counts.forwarded += len(records)
-        self.counts.malformed += len(frames) - len(records)
 
     def _count_arrivals(self) -> bool:
         _, more = self._arrivals.process_events(_AT_ONCE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.compiled._hot import Book as CompiledBook
+    from penstock.compiled._hot import Incoming as CompiledIncoming
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Reader as CompiledReader
@@ -28,6 +29,8 @@ Book: "type[CompiledBook] | None" = None
 """The levels of a book."""
 Relay: "type[CompiledRelay] | None" = None
 """Forwards the batches of publishers."""
+Incoming: "type[CompiledIncoming] | None" = None
+"""Receives from a socket of ZeroMQ."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
@@ -51,7 +54,7 @@ else:
             Book, Reader = _hot.Book, _hot.Reader
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
-            Relay = _hot.Relay
+            Incoming, Relay = _hot.Incoming, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

@@ -67,3 +67,17 @@ class Relay:
         entry: int,
     ) -> Relay: ...
     def forward(self, data: bytes, place: int, /) -> tuple[int, int, int] | None: ...
+
+class Incoming:
+    def __new__(
+        cls,
+        socket: int,
+        zmq_msg_init: int,
+        zmq_msg_recv: int,
+        zmq_msg_data: int,
+        zmq_msg_size: int,
+        zmq_msg_close: int,
+        zmq_getsockopt: int,
+    ) -> Incoming: ...
+    def take(self, most: int, most_bytes: int, /) -> list[bytes] | None: ...
+    def waits(self) -> bool | None: ...

@@ -61,5 +61,6 @@ extern PyType_Spec levels_spec;
 extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
 extern PyType_Spec relay_spec;
+extern PyType_Spec incoming_spec;
 
 #endif

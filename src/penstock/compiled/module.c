@@ -237,6 +237,7 @@ static int begin(PyObject *module)
         || add_type(module, &number_spec, "Number") < 0
         || add_type(module, &levels_spec, "Levels") < 0
         || add_type(module, &relay_spec, "Relay") < 0
+        || add_type(module, &incoming_spec, "Incoming") < 0
         || add_type(module, &reader_spec, "Reader") < 0)
         return -1;
     return add_type(module, &book_spec, "Book");

@@ -34,7 +34,7 @@ from penstock.publish.frames import (
 )
 from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
-from penstock.publish.readiness import Socket, SocketRounds, drain, has_message
+from penstock.publish.readiness import Incoming, Socket, SocketRounds
 from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.relay import Relay
 from penstock.publish.socket_files import socket_file
@@ -71,6 +71,7 @@ class Broker:
                 self._guard = AccessGuard(context, endpoints.key_folders, clock)
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
+            self._published, self._asked = Incoming(self._publishers), Incoming(self._subscribers)
             self._outbox = Outbox(self._subscribers, self.counts)
             self._relay = Relay(self._registry, self._outbox, self.counts)
             most = endpoints.settings.connections
@@ -116,7 +117,7 @@ class Broker:
         has_questions = self._answer()
         if self._outbox.has_sent:
             self._outbox.has_sent = False
-            if has_message(self._subscribers):
+            if self._asked.has_message():
                 rounds.mark(self._subscribers)
         return has_questions
 
@@ -137,7 +138,7 @@ class Broker:
 
     def _forward_batch(self) -> bool:
         """Forward a part of what publishers have sent; return whether there may be more."""
-        taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
+        taken = self._published.drain(_AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
                 if data.startswith(_BATCH_BEGINS):

@@ -6,14 +6,11 @@ long as the sending, and the network thread is woken more often the longer a bat
 function is not to be found, or without the extension, the Python code below does the same.
 """
 
-import ctypes
 from collections.abc import Sequence
-from importlib import import_module
-
-import zmq
 
 from penstock import compiled
 from penstock.publish.frames import number_place, read_frame, unpack_frames
+from penstock.publish.libzmq import addresses
 from penstock.publish.outbox import LARGE, Outbox
 from penstock.publish.registry import ENTRY_BYTES, BusCounts, Registry
 
@@ -75,12 +72,12 @@ class Relay:
 
 
 def _compiled_relay(registry: Registry, outbox: Outbox) -> "compiled.CompiledRelay | None":
-    send = None if compiled.Relay is None else _send_address()
-    if compiled.Relay is None or send is None:
+    found = addresses("zmq_send")
+    if compiled.Relay is None or found is None:
         return None
     return compiled.Relay(
         socket=outbox.socket_address,
-        send=send,
+        send=found["zmq_send"],
         large=LARGE,
         send_else=lambda frame: outbox.send([frame]),
         stream_of=registry.stream_of,
@@ -88,14 +85,3 @@ def _compiled_relay(registry: Registry, outbox: Outbox) -> "compiled.CompiledRel
         most=registry.most_of_one,
         entry=ENTRY_BYTES,
     )
-
-
-def _send_address() -> int | None:
-    """The address of ``zmq_send`` in the library that pyzmq uses; None if it cannot be found."""
-    try:
-        backend = import_module("zmq.backend.cython._zmq")
-        if not issubclass(zmq.Socket, backend.Socket):
-            return None
-        return ctypes.cast(ctypes.CDLL(backend.__file__).zmq_send, ctypes.c_void_p).value
-    except (ImportError, OSError, AttributeError):
-        return None  # another backend, or the library is a part of it and tells no names

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Book", "Reader", "decimals")
+PARTS = ("Book", "Reader", "Relay", "Incoming", "decimals")
 
 
 @contextmanager

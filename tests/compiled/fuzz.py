@@ -1,4 +1,4 @@
-"""Sends good and bad frames to both paths until a time is over, the compiled one sanitised.
+"""Sends good and bad frames and batches to both paths until a time is over, the compiled one sanitised.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -25,6 +25,7 @@ def run(seconds: float, seed: int) -> int:
     """Compare for so long; return the number of frames. Raises AssertionError."""
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
+    from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
 
     ends_s, frames = time.monotonic() + seconds, 0
     while time.monotonic() < ends_s:
@@ -37,6 +38,12 @@ def run(seconds: float, seed: int) -> int:
                     both.receive(batch)
                 except Exception as error:
                     raise AssertionError(f"{exchange}, --seed {seed}: {error}") from error
+        chance, relays = Chance(seed), BothRelays()
+        for _ in range(_ROUNDS_AT_ONCE):
+            try:
+                relays.receive(some_batch(chance), batch=True)
+            except Exception as error:
+                raise AssertionError(f"a batch, --seed {seed}: {error}") from error
         seed += 1
     return frames
 

@@ -79,7 +79,8 @@ class Registry:
         self.most_of_one = most_bytes // 10
         """Maximum size of a stored record, with ``ENTRY_BYTES``; subscribers read larger ones from
         the log."""
-        self._bytes = 0
+        self.size = 0
+        """Of the stored records, in bytes."""
         self.last: dict[_StreamName, bytes] = {}
         """The last record of each stream; the stream with the latest record comes last."""
         self._checked: dict[bytes, _StreamName] = {}
@@ -118,8 +119,8 @@ class Registry:
 
     def added(self, size: int) -> None:
         """Register by how many bytes ``last`` has grown; the oldest records above the limit go."""
-        self._bytes += size
-        while self._bytes > self._most_bytes:
+        self.size += size
+        while self.size > self._most_bytes:
             self._forget(next(iter(self.last)))
 
     def _check(self, data: bytes, place: int) -> _StreamName:
@@ -139,7 +140,7 @@ class Registry:
     def _forget(self, stream: _StreamName) -> None:
         known = self.last.pop(stream, None)
         if known is not None:
-            self._bytes -= len(known) + ENTRY_BYTES
+            self.size -= len(known) + ENTRY_BYTES
 
     def _number(self, stream: _StreamName) -> int:
         """The number of the last record; 0 if there is none."""

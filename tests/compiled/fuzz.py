@@ -1,4 +1,4 @@
-"""Sends good and bad frames and batches to both paths until a time is over, the compiled one sanitised.
+"""Sends good and bad input to both paths until a time is over, the compiled one sanitised.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a

@@ -81,6 +81,7 @@ class Sent:
 
     def __init__(self, refuses: Callable[[bytes], bool]) -> None:
         self.frames: list[bytes] = []
+        """Those sent in the latest call of ``One.receive``."""
         self.has_sent = False
         self.by_function = 0
         self._refuses = refuses
@@ -111,23 +112,33 @@ class One:
 
     def receive(self, data: bytes, *, batch: bool) -> object:
         """Forward; return everything that can be told from it."""
+        self.sent.frames = []
         try:
             (self._relay.forward_batch if batch else self._relay.forward)(data)
             damaged = False
         except NotOurRecord:
             damaged = True
-        frames, self.sent.frames = self.sent.frames, []
         last = [*self.registry.last.items()]
-        return damaged, frames, last, self.registry.size, msgspec.structs.astuple(self.counts)
+        return (
+            damaged,
+            self.sent.frames,
+            last,
+            self.registry.size,
+            msgspec.structs.astuple(self.counts),
+        )
+
+
+def _no_room(frame: bytes) -> bool:
+    return frame[-1:] < b"\x20"
 
 
 class BothRelays:
     """A relay on each path; ZeroMQ has no room for some of the frames."""
 
-    def __init__(self, refuses: Callable[[bytes], bool] = lambda frame: frame[-1:] < b"\x20") -> None:
+    def __init__(self) -> None:
         with in_python():
-            self.python = One(refuses)
-        self.compiled = One(refuses)
+            self.python = One(_no_room)
+        self.compiled = One(_no_room)
 
     def receive(self, data: bytes, *, batch: bool) -> None:
         """Let both forward the data, and compare."""

@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 import zmq
-from tests.waiting import PATIENCE_S
-
 from tests.paths import both_paths  # noqa: F401 (every test runs on both)
+from tests.waiting import PATIENCE_S
 
 from penstock.publish.readiness import Incoming, Socket, SocketRounds, drain
 

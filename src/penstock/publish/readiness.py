@@ -7,11 +7,15 @@ and only then waited for. A message that arrives in between signals the descript
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import zmq
 
 from penstock import compiled
 from penstock.publish.libzmq import addresses
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Incoming as CompiledIncoming
 
 Socket = zmq.Socket[bytes]
 
@@ -34,7 +38,7 @@ class Incoming:
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
-        self._compiled: compiled.CompiledIncoming | None = None
+        self._compiled: CompiledIncoming | None = None
         found = addresses(*_FUNCTIONS)
         if compiled.Incoming is not None and found is not None:
             self._compiled = compiled.Incoming(int(socket.underlying), **found)

@@ -7,12 +7,16 @@ function is not to be found, or without the extension, the Python code below doe
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock import compiled
 from penstock.publish.frames import number_place, read_frame, unpack_frames
 from penstock.publish.libzmq import addresses
 from penstock.publish.outbox import LARGE, Outbox
 from penstock.publish.registry import ENTRY_BYTES, BusCounts, Registry
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Relay as CompiledRelay
 
 _MOST_CHECKED = 1000
 """Slots whose batches are known to begin correctly; with more, they are checked again."""
@@ -71,7 +75,7 @@ class Relay:
         self._counts.malformed += len(frames) - len(records)
 
 
-def _compiled_relay(registry: Registry, outbox: Outbox) -> "compiled.CompiledRelay | None":
+def _compiled_relay(registry: Registry, outbox: Outbox) -> "CompiledRelay | None":
     found = addresses("zmq_send")
     if compiled.Relay is None or found is None:
         return None

@@ -72,7 +72,7 @@ chaos-backup: $(READY) ## Back up a store that is written at 5,000 messages/s, k
 chaos-breaker: $(READY) ## Let an exchange fail under three processes for 100 cooldowns, and kill probers; ROUNDS=100
 	PENSTOCK_TEST_ROUNDS=$(or $(ROUNDS),100) $(BIN)/pytest -s -m sample tests/chaos/test_breaker.py $(ARGS)
 
-chaos-compiled: $(READY) ## Send ten minutes of good and bad frames to both paths, the compiled one sanitised; SEED=7 SECONDS=600
+chaos-compiled: $(READY) ## Send ten minutes of frames and events, good and bad, to both paths, the compiled one sanitised; SEED=7 SECONDS=600
 	$(BIN)/python -m tests.compiled.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 chaos-day: $(READY) ## Record and seal a day of 20 markets, and watch log and memory; HOURS=24

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Book", "Reader", "Relay", "Incoming", "decimals")
+PARTS = ("Appender", "Book", "Encoder", "Incoming", "Reader", "Relay", "decimals")
 
 
 @contextmanager

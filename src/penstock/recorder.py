@@ -132,7 +132,11 @@ class Recorder:
             try:
                 tap(stored)
             except Exception as error:
-                self._count_failure(getattr(tap, "__qualname__", repr(tap)), error)
+                self.tap_failed(tap, error)
+
+    def tap_failed(self, tap: Callable[..., None], error: Exception) -> None:
+        """Count and report that a tap raised, or what a tap calls."""
+        self._count_failure(getattr(tap, "__qualname__", repr(tap)), error)
 
     def _count_failure(self, name: str, error: Exception) -> None:
         self.failures[name] += 1

@@ -117,6 +117,25 @@ async def test_while_more_keeps_coming_a_batch_grows_until_it_is_full() -> None:
     assert seen[-2] < FULL <= seen[-1]
 
 
+async def test_after_a_pause_a_small_batch_is_written_without_reading_on() -> None:
+    clock, calls = ManualClock(), list[int]()
+    batching = Batching(Flushing(least_s=0.01), clock)
+
+    def waiting() -> int:
+        calls.append(1)
+        return len(calls)  # more with every look
+
+    for _ in range(2):
+        calls.clear()
+        batching.arrived()
+        due = asyncio.create_task(batching.due(waiting))
+        await clock.advance(0.01)
+        await due
+        batching.written()
+
+    assert len(calls) == 1
+
+
 def test_frequent_messages_are_gathered_and_rare_ones_are_not() -> None:
     def writes_per_s(arrivals_per_s: int) -> int:
         async def play() -> int:

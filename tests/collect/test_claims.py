@@ -22,6 +22,7 @@ from penstock.coverage.stored import lacks_records
 from penstock.errors import StorageError
 from penstock.market.events import Event
 from penstock.recorder import Recorder
+from penstock.runtime.stream_taps import WITHIN_S, StreamTaps
 from penstock.storage.log import Durability, LogWriter, Stored, open_log
 from penstock.telemetry import Fact, quiet
 
@@ -53,8 +54,10 @@ class Scene:
         self.disk = Disk(open_log("memory:").writer("a"), folder)
         self.continuity = Continuity(["trades"], quiet)
         self.reporter = Reporter(StatusLocation("toy", "a", folder), self.continuity, self.clock)
-        taps = (self.continuity, self.reporter)
-        recorder = Recorder(self.disk, taps=taps)  # type: ignore[arg-type]
+        taps = StreamTaps((self.continuity.take, self.reporter), self.clock, within_s=WITHIN_S)
+        self.reporter.take_recorded = taps.pass_on
+        recorder = Recorder(self.disk, taps=[taps])  # type: ignore[arg-type]
+        taps.failed = recorder.tap_failed
         self.recorder = RetryingRecorder(recorder, "toy", folder, self.clock)
         self.reporter.watch_recording(self.recorder)
 

@@ -23,6 +23,7 @@ from penstock.collect.status import (
     with_books_stopped,
     write_status,
 )
+from penstock.coverage.batches import by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.stored import IdsStatus
 from penstock.errors import NotOurRecord, StorageError
@@ -134,7 +135,7 @@ def test_the_reporter_counts_what_was_recorded_and_how_fast(tmp_path: Path) -> N
     clock = ManualClock(1_000)
     reporter = Reporter(StatusLocation("toy", "a", tmp_path), Continuity(["trades"], quiet), clock)
     ticker = Ticker(exchange="toy", symbol=BTC, received_at_ns=1, update_id=5, bid_text="7.5")
-    reporter(open_log("memory:").writer("a").append([trade(1), trade(2), ticker]))
+    reporter(by_stream(open_log("memory:").writer("a").append([trade(1), trade(2), ticker])))
     clock.step_wall(2.0)
     reporter.write("running")
 

@@ -1,4 +1,7 @@
-"""Sends good and bad input to both paths until a time is over, the compiled one sanitised.
+"""Sends input to both paths until a time is over, the compiled one sanitised.
+
+Frames, good and bad, are read and kept as books, events are appended to a log, and batches are
+forwarded.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -19,10 +22,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _PACKAGE = "src/penstock"
 _ROUNDS_AT_ONCE = 20
+_APPENDS_AT_ONCE = 60
 
 
 def run(seconds: float, seed: int) -> int:
-    """Compare for so long; return the number of frames. Raises AssertionError."""
+    """Compare for so long; return the number of frames and records. Raises AssertionError."""
+    from tests.compiled import records  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
     from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
@@ -38,6 +43,10 @@ def run(seconds: float, seed: int) -> int:
                     both.receive(batch)
                 except Exception as error:
                     raise AssertionError(f"{exchange}, --seed {seed}: {error}") from error
+        try:
+            frames += records.run(seed, _APPENDS_AT_ONCE)
+        except Exception as error:
+            raise AssertionError(f"records, --seed {seed}: {error}") from error
         chance, relays = Chance(seed), BothRelays()
         for _ in range(_ROUNDS_AT_ONCE):
             try:
@@ -80,7 +89,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--here", action="store_true", help="in this process")
     options = parser.parse_args(arguments)
     if options.here:
-        print(f"{run(options.seconds, options.seed)} frames, no difference")
+        print(f"{run(options.seconds, options.seed)} frames and records, no difference")
         return 0
     with tempfile.TemporaryDirectory() as folder:
         environment, words = sanitised(Path(folder))

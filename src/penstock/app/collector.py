@@ -66,7 +66,7 @@ async def open_collector(
         compare_shards(location, clock.now_ms(), listener)
         recorder, publishers = process.open_recorder((absences, reporter), continuity)
         process.coverage.alive_ns = reporter.received_until_ns
-        reporter.published = publishers.total
+        reporter.published, reporter.take_recorded = publishers.total, process.take_recorded
         patient = RetryingRecorder(recorder, name, folder, clock, listener, continuity.recovered)
         availability = RestAvailability(
             name,

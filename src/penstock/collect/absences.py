@@ -9,6 +9,7 @@ added again.
 from collections.abc import Iterable, Sequence
 
 from penstock.collect.status import CollectorStatus
+from penstock.coverage.batches import StreamBatch
 from penstock.coverage.writing import STREAMED
 from penstock.market.channels import DISCONNECTS, find, recorded_in
 from penstock.market.events import Cause, Disconnect
@@ -66,13 +67,13 @@ class Absences:
                 synced_ms = before.at_ms if before.synced_ms is None else before.synced_ms
                 self._alive_ns = synced_ms * _MS_NS - RECORDED_WITHIN_NS
 
-    def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Update from newly recorded events."""
-        for stored in recorded:
-            event = stored.event
-            self._last_ns[stored.stream] = event.received_at_ns
-            if type(event) is Disconnect:
-                self._note_marker(stored)
+    def __call__(self, batches: Sequence[StreamBatch]) -> None:
+        """Update from newly recorded events, by stream."""
+        for batch in batches:
+            self._last_ns[batch.stream] = batch.records[-1].event.received_at_ns
+            if batch.stream.channel == DISCONNECTS.name:
+                for stored in batch.records:
+                    self._note_marker(stored)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again after a restart."""

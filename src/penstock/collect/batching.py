@@ -19,6 +19,8 @@ from penstock.market.events import Event
 
 FULL = 2_000
 """With this many frames and events waiting, a batch is written without waiting for more."""
+_MANY = 100
+"""With fewer waiting after a pause, a batch is written: the sockets were read meanwhile."""
 _FREQUENT = 4_000
 """With this many messages per second, batches are gathered for a quarter of ``latest_s``."""
 _RATE_NS = 100_000_000
@@ -69,8 +71,10 @@ class Batching:
         free_ns = max(self._began_ns + pause_ns, self._ended_ns + rest_ns)
         if free_ns > first_ns:
             await self._clock.sleep((free_ns - first_ns) / _SECOND_NS)
-        until_ns = max(free_ns, first_ns + self._latest_ns)
-        size = await settled(self._clock, waiting, until_ns)
+        size = waiting() if free_ns > first_ns else _MANY
+        if size >= _MANY:
+            until_ns = max(free_ns, first_ns + self._latest_ns)
+            size = await settled(self._clock, waiting, until_ns)
         self._something.clear()
         before_ns, self._began_ns = self._began_ns, now_ns()
         forgotten = exp((before_ns - self._began_ns) / _RATE_NS)

@@ -105,6 +105,7 @@ class Collector:
         symbols = self._find(names)
         self._streaming().add(self._stream_keys(symbols))
         fresh = self._stream_keys(symbol for symbol in symbols if symbol not in self._symbols)
+        self.reporter.take_recorded()
         self._owed += self.absences.markers(fresh, self.clock.now_ns())
         self._symbols.update(dict.fromkeys(symbols))
         self._expect(symbols)
@@ -375,6 +376,7 @@ class Collector:
 
         await self._final_prober().ask(symbols, lambda symbol: rest.recent_trades(symbol, 1), note)
         for _ in range(_GRACE_CHECKS):
+            self.reporter.take_recorded()
             if not any(map(self.continuity.behind, map(self._trades_of, symbols))):
                 break
             await self.clock.sleep(_GRACE_S / _GRACE_CHECKS)

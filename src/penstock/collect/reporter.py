@@ -33,6 +33,7 @@ from penstock.collect.status import (
     with_books_stopped,
 )
 from penstock.collect.status_file import StatusFile
+from penstock.coverage.batches import StreamBatch
 from penstock.coverage.continuity import Continuity
 from penstock.errors import PenstockError
 from penstock.exchanges.base import ExchangeClient
@@ -40,7 +41,6 @@ from penstock.market.channels import BY_EVENT
 from penstock.market.events import Event, Trade
 from penstock.publish import PublishedCounts
 from penstock.runtime.reports import ConnectionReport
-from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import ConnectionStats, ShardConnection
@@ -49,7 +49,6 @@ from penstock.telemetry import Listener, quiet
 from penstock.throttle.gate import Limit
 
 _NO_HEALTH = BookHealth()
-_stream: Callable[[Stored], Stream] = attrgetter("stream")
 _PRICES = {kind: row.price_of for kind, row in BY_EVENT.items() if row.price_of is not None}
 _QUARANTINED = 20
 """Malformed frames in the status, at most."""
@@ -90,6 +89,8 @@ class Reporter:
         self._fetches: Callable[[], list[FetchStatus]] = list
         self.published: Callable[[], PublishedCounts] = PublishedCounts
         """Returns the counts of published and dropped messages."""
+        self.take_recorded: Callable[[], None] = lambda: None
+        """Passes on records that have not been received here yet."""
         self.latest: CollectorStatus | None = None
         """The last status written."""
         self._troubles: dict[str, str] = {}
@@ -132,15 +133,15 @@ class Reporter:
         """From now on, report on these fetches."""
         self._fetches, self._gateway = fetches, gateway
 
-    def __call__(self, recorded: Sequence[Stored]) -> None:
-        """Update from newly recorded events."""
-        self.numbered += len(recorded)
-        self._records.update(map(_stream, recorded))
-        # Only kept: this is called for every record, and a status is made once a second.
-        for stored in recorded:
-            event = stored.event
+    def __call__(self, batches: Sequence[StreamBatch]) -> None:
+        """Update from newly recorded events, by stream."""
+        for batch in batches:
+            count, event = len(batch.records), batch.records[-1].event
+            self.numbered += count
+            self._records[batch.stream] += count
+            # Only kept: a status is made once a second.
             if type(event) in _PRICES:
-                self._latest[stored.stream] = event
+                self._latest[batch.stream] = event
 
     def write(self, state: State, trouble: str | None = None) -> None:
         """Write the current status, blocking the event loop; a failure is only logged.
@@ -172,11 +173,9 @@ class Reporter:
 
     def status(self, state: State) -> CollectorStatus:
         """The current status."""
+        self.take_recorded()
         shards, now_ms, now_ns = self._shards(), self._clock.now_ms(), self._clock.now_ns()
-        carried: list[Shard | FeedState] = [
-            *shards,
-            *([self._feed_state] if self._feed_state else []),
-        ]
+        carried: list[Shard | FeedState] = [*shards, *filter(None, [self._feed_state])]
         all_stats = [each.stats for each in carried]
         published = self.published()
         troubles = self._all_troubles()

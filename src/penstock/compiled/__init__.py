@@ -1,4 +1,4 @@
-"""The compiled hot path: an optional extension for reading frames and keeping books.
+"""The compiled hot path: an optional extension to read frames, keep books and append records.
 
 The Python code is the specification. The extension handles what is spelled as exchanges usually
 spell it, with the same results, and leaves everything else to the Python code. Without the
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.compiled._hot import Appender as CompiledAppender
     from penstock.compiled._hot import Book as CompiledBook
+    from penstock.compiled._hot import Encoder as CompiledEncoder
     from penstock.compiled._hot import Incoming as CompiledIncoming
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 3
+INTERFACE = 4
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
@@ -39,6 +41,10 @@ Number: "type[CompiledNumber] | None" = None
 """A property: the Decimal of a field that is a text."""
 Levels: "type[CompiledLevels] | None" = None
 """A property: the levels of a field as pairs of Decimal."""
+Encoder: "type[CompiledEncoder] | None" = None
+"""Encodes the events of one class as records."""
+Appender: "type[CompiledAppender] | None" = None
+"""Appends events whose keys rise to a slot."""
 WHY_NOT = ""
 """Why the Python code is used, if it is."""
 
@@ -54,6 +60,7 @@ else:
             Book, Reader = _hot.Book, _hot.Reader
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
+            Appender, Encoder = _hot.Appender, _hot.Encoder
             Incoming, Relay = _hot.Incoming, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"

@@ -54,6 +54,31 @@ class Book:
     def best_ask(self) -> tuple[Decimal, Decimal] | None: ...
     def __len__(self) -> int: ...
 
+class Encoder:
+    def __new__(
+        cls,
+        event: object,
+        common: tuple[Any, ...],
+        own: tuple[Any, ...],
+        plan: tuple[tuple[bytes, tuple[object, ...]], ...],
+    ) -> Encoder: ...
+    def encode(self, beginning: bytes, event: object, /) -> bytes | None: ...
+
+class Appender:
+    def __new__(
+        cls,
+        stored: object,
+        stored_fields: tuple[Any, ...],
+        head: object,
+        head_fields: tuple[Any, ...],
+    ) -> Appender: ...
+    def learn(self, event: object, head: object, encoder: Encoder, beginning: bytes, /) -> None: ...
+    def clear(self) -> None: ...
+    # Any: of whatever class the events and the records are.
+    def add(
+        self, events: Sequence[Any], batch: object, slot: str, stored: list[Any], /
+    ) -> list[Any]: ...
+
 class Relay:
     def __new__(
         cls,

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 3
+#define INTERFACE 4
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -35,6 +35,7 @@ typedef struct {
     PyObject *raw;      /* msgspec.Raw */
     PyObject *decimal;  /* decimal.Decimal */
     PyObject *create;   /* create_decimal of a context that rounds nothing: faster than the type */
+    PyObject *encoder;  /* the type Encoder */
     Remembered *numbers;
     KnownLevel *levels;
 } State;
@@ -56,10 +57,60 @@ PyObject *text_of(Span span);
 /* (price, quantity) as Decimals, or as texts if `state` is NULL. */
 PyObject *level_of(State *state, Span price, Span quantity);
 
+#define MOST_FIELDS 32
+
+/* Where an object has fields, found by their descriptors; spoils the object. Returns how many, or
+   -1 with an exception set. */
+Py_ssize_t find_offsets(PyObject *sample, PyObject *descriptors, Py_ssize_t most,
+                        Py_ssize_t *offsets);
+
+/* Borrowed; NULL if it was never set. */
+static inline PyObject *slot_at(PyObject *object, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)object + offset);
+}
+
+/* Takes the reference to the value. */
+static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
+    *slot = value;
+    Py_XDECREF(before);
+}
+
+/* The value of an int; 0 if it has more than 64 bits, or is none. */
+int whole_of(PyObject *value, int64_t *into);
+
+/* Bytes that are being written; freed with PyMem_Free. */
+typedef struct {
+    char *bytes;
+    Py_ssize_t size, room;
+} Output;
+
+/* How the events of one class are encoded. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *kind, *raw;                           /* its class, and msgspec.Raw */
+    PyObject *plan;                                 /* keeps names and defaults */
+    Py_ssize_t exchange, symbol, received, id;      /* offsets; of the id, -1 if there is none */
+    Py_ssize_t count, offsets[MOST_FIELDS];         /* of the other fields, in order */
+    Span names[MOST_FIELDS];                        /* `,"price":` */
+    PyObject *omitted[MOST_FIELDS];                 /* with this value a field is left out; or NULL */
+} Encoder;
+
+/* 1, or -1 without memory. */
+int write_bytes(Output *into, const char *from, Py_ssize_t size);
+/* The record of an event that begins with `beginning` and the time of receipt: 1; 0 if msgspec has
+   to make it, and then the output has bytes to be discarded; or -1 with an exception set. */
+int write_record(const Encoder *encoder, Output *into, Span beginning, int64_t received_at_ns,
+                 PyObject *event);
+
 extern PyType_Spec number_spec;
 extern PyType_Spec levels_spec;
 extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
+extern PyType_Spec encoder_spec;
+extern PyType_Spec appender_spec;
 extern PyType_Spec relay_spec;
 extern PyType_Spec incoming_spec;
 

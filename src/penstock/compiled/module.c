@@ -210,12 +210,19 @@ static PyObject *exact_creator(void)
     return create;
 }
 
-static int add_type(PyObject *module, PyType_Spec *spec, const char *name)
+static PyObject *added_type(PyObject *module, PyType_Spec *spec, const char *name)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-    int failed = type == NULL ? -1 : PyModule_AddObjectRef(module, name, type);
+    if (type != NULL && PyModule_AddObjectRef(module, name, type) < 0)
+        Py_CLEAR(type);
+    return type;
+}
+
+static int add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = added_type(module, spec, name);
     Py_XDECREF(type);
-    return failed;
+    return type == NULL ? -1 : 0;
 }
 
 static int begin(PyObject *module)
@@ -238,7 +245,10 @@ static int begin(PyObject *module)
         || add_type(module, &levels_spec, "Levels") < 0
         || add_type(module, &relay_spec, "Relay") < 0
         || add_type(module, &incoming_spec, "Incoming") < 0
-        || add_type(module, &reader_spec, "Reader") < 0)
+        || add_type(module, &reader_spec, "Reader") < 0
+        || add_type(module, &appender_spec, "Appender") < 0)
+        return -1;
+    if ((state->encoder = added_type(module, &encoder_spec, "Encoder")) == NULL)
         return -1;
     return add_type(module, &book_spec, "Book");
 }
@@ -249,6 +259,7 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->raw);
     Py_VISIT(state->decimal);
     Py_VISIT(state->create);
+    Py_VISIT(state->encoder);
     return 0;
 }
 
@@ -258,6 +269,7 @@ static int clear_state(PyObject *module)
     Py_CLEAR(state->raw);
     Py_CLEAR(state->decimal);
     Py_CLEAR(state->create);
+    Py_CLEAR(state->encoder);
     for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
         Py_CLEAR(state->numbers[i].decimal);
     for (Py_ssize_t i = 0; state->levels != NULL && i < REMEMBERED; i++)
@@ -280,7 +292,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, begin}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "penstock.compiled._hot",
-    .m_doc = "The compiled counterparts of reading frames and keeping books.",
+    .m_doc = "The compiled counterparts of reading frames, keeping books and appending records.",
     .m_size = sizeof(State),
     .m_methods = functions,
     .m_slots = slots,

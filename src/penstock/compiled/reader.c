@@ -5,7 +5,6 @@
 
 #include "hot.h"
 
-#define MOST_FIELDS 32
 #define MS_NS 1000000LL
 #define LATEST_MS (INT64_MAX / MS_NS)
 
@@ -137,42 +136,20 @@ static int read_ops(PyObject *from, Py_ssize_t fields, Ops *into)
     return 0;
 }
 
-/* Where an event has a field: where its descriptor puts an object. So making an event takes no
-   call for each of its fields. */
-static Py_ssize_t find_offset(const Layout *layout, Py_ssize_t size, PyObject *descriptor)
-{
-    descrsetfunc set = (descrsetfunc)PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_set);
-    PyObject *event = PyObject_CallFunctionObjArgs(layout->copy, layout->prototype, NULL);
-    PyObject *mark = event == NULL ? NULL : PyList_New(0);
-    Py_ssize_t found = -1, count = 0, at = sizeof(PyObject);
-    if (mark != NULL && set != NULL && set(descriptor, event, mark) == 0)
-        for (; at + (Py_ssize_t)sizeof(mark) <= size; at += sizeof(mark))
-            if (!memcmp((char *)event + at, &mark, sizeof(mark)))
-                found = at, count++;
-    Py_XDECREF(event);
-    Py_XDECREF(mark);
-    if (count != 1 && !PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "an event's field is not a slot");
-    return count == 1 ? found : -1;
-}
-
 static int read_fields(Layout *layout)
 {
-    PyObject *basic = PyObject_GetAttrString((PyObject *)Py_TYPE(layout->prototype),
-                                             "__basicsize__");
-    Py_ssize_t size = basic == NULL ? -1 : PyLong_AsSsize_t(basic);
-    Py_XDECREF(basic);
-    if (size < 0 || (layout->fields = PyTuple_Size(layout->descriptors)) < 0)
-        return -1;
-    if (layout->fields > MOST_FIELDS || layout->symbol >= layout->fields
-        || layout->received >= layout->fields) {
-        PyErr_SetString(PyExc_ValueError, "an event has too many fields, or too few");
+    PyObject *sample = PyObject_CallFunctionObjArgs(layout->copy, layout->prototype, NULL);
+    layout->fields = sample == NULL ? -1
+                                    : find_offsets(sample, layout->descriptors, MOST_FIELDS,
+                                                   layout->offsets);
+    Py_XDECREF(sample);
+    if (layout->fields < 0) {
+        layout->fields = 0;
         return -1;
     }
-    for (Py_ssize_t i = 0; i < layout->fields; i++) {
-        PyObject *descriptor = PyTuple_GetItem(layout->descriptors, i);
-        if ((layout->offsets[i] = find_offset(layout, size, descriptor)) < 0)
-            return -1;
+    if (layout->symbol >= layout->fields || layout->received >= layout->fields) {
+        PyErr_SetString(PyExc_ValueError, "an event has too few fields");
+        return -1;
     }
     return 0;
 }
@@ -558,10 +535,8 @@ static int append_event(Row *row, PyObject *stamp, PyObject *events)
     store(row, layout->received, Py_NewRef(stamp));
     for (Py_ssize_t i = 0; i < layout->fields; i++)
         if (row->values[i] != NULL) {
-            PyObject **slot = (PyObject **)((char *)event + layout->offsets[i]), *before = *slot;
-            *slot = row->values[i]; /* with its reference */
+            set_slot(event, layout->offsets[i], row->values[i]);
             row->values[i] = NULL;
-            Py_XDECREF(before);
         }
     failed = PyList_Append(events, event);
     Py_DECREF(event);

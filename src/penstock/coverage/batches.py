@@ -6,13 +6,13 @@ with the number of records, without a look at each id.
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import starmap
 from operator import attrgetter, lt
 from typing import NamedTuple
 
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream, id_of_key
 
-_stream: Callable[[Stored], Stream] = attrgetter("stream")
 _key: Callable[[Stored], bytes] = attrgetter("key")
 
 
@@ -58,10 +58,12 @@ def _ranges(records: Sequence[Stored]) -> list[IdRange]:
 
 
 def by_stream(recorded: Sequence[Stored]) -> list[StreamBatch]:
-    """The streams of a batch, which has all records of a stream in a row."""
-    ends = dict(zip(map(_stream, recorded), range(1, len(recorded) + 1), strict=True))
-    batches, start = list[StreamBatch](), 0
-    for stream, end in ends.items():
-        batches.append(StreamBatch(stream, recorded[start:end]))
-        start = end
-    return batches
+    """The streams of one or several batches."""
+    found: dict[Stream, list[Stored]] = {}
+    for stored in recorded:
+        stream = stored.stream
+        if stream in found:
+            found[stream].append(stored)
+        else:
+            found[stream] = [stored]
+    return list(starmap(StreamBatch, found.items()))

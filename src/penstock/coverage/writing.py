@@ -57,6 +57,8 @@ class CoverageWriter:
     emit: Listener = quiet
     sync: Callable[[], Awaitable[None]] = field(init=False)
     """Waits until everything recorded so far survives a power cut."""
+    take_recorded: Callable[[], None] = lambda: None
+    """Passes on records that projection and reports have not received yet."""
     store: StateStore | None = None
     """None until it is open."""
     alive_ns: Callable[[], int | None] = lambda: None
@@ -79,6 +81,7 @@ class CoverageWriter:
 
     async def finish(self) -> None:
         """Write what is left, if the store answers in time."""
+        self.take_recorded()
         if self.reports is not None:
             self.reports.finish()
         self._advance(at_least_ns=1)
@@ -151,6 +154,7 @@ class CoverageWriter:
 
     async def _try(self, most_longer: int | None = _LONGER_AT_ONCE) -> bool:
         """Write what is due; return whether that was possible."""
+        self.take_recorded()
         if self.reports is not None:
             self.reports.confirm()
         if self.store is None:
@@ -179,6 +183,7 @@ class CoverageWriter:
     def _advance(self, at_least_ns: int = QUIET_NS) -> None:
         """Add what was recorded and received up to now."""
         # First the records: a marker among them may end what is extended.
+        self.take_recorded()
         self.projection.take_gathered()
         if (alive_ns := self.alive_ns()) is not None:
             self.projection.alive(alive_ns, at_least_ns=at_least_ns)

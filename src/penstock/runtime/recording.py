@@ -1,7 +1,7 @@
 """A process that records: it owns a slot of the log and publishes what it records there."""
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from types import TracebackType
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.config import Settings
-from penstock.coverage.batches import by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.gap_reports import GapReports, ReportingSlot
 from penstock.coverage.projection import Projection
@@ -24,7 +23,7 @@ from penstock.market.symbol import Symbol
 from penstock.publish import PublishedCounts, PublishedSlot
 from penstock.publish.by_url import prepare_publishers
 from penstock.publish.endpoints import log_id
-from penstock.recorder import Recorder, Tap
+from penstock.recorder import Recorder
 from penstock.runtime.checkpoints import Checkpointer
 from penstock.runtime.facts import LogSetBack
 from penstock.runtime.process import Process
@@ -32,6 +31,7 @@ from penstock.runtime.publishers import Publishers
 from penstock.runtime.slots import free_slot
 from penstock.runtime.status import Report, slot_status_id
 from penstock.runtime.stores import configured_log
+from penstock.runtime.stream_taps import WITHIN_S, StreamTap, StreamTaps
 from penstock.runtime.trimming import Trimmer
 from penstock.storage.log import LogWriter, Stored
 from penstock.storage.log.keys import Stream
@@ -64,6 +64,8 @@ class RecordingProcess(Process):
         self._publishers: Publishers | None = None
         self._recorded = 0
         self._coverage: CoverageWriter | None = None
+        self.take_recorded: Callable[[], None] = lambda: None
+        """Passes on records that the taps have not received yet."""
 
     @property
     def log_id(self) -> int:
@@ -116,7 +118,7 @@ class RecordingProcess(Process):
         return writer
 
     def open_recorder(
-        self, taps: Sequence[Tap] = (), continuity: Continuity | None = None
+        self, taps: Sequence[StreamTap] = (), continuity: Continuity | None = None
     ) -> tuple[Recorder, Publishers]:
         """Open the publishers of the slot that it owns, and the recorder.
 
@@ -137,13 +139,17 @@ class RecordingProcess(Process):
         )
         publishers = Publishers(self._prepared, source, self.settings.publish.queue)
         self._publishers = self.stack.enter_context(closing(publishers))
+        within_s = WITHIN_S if continuity is not None else 0.0
+        stream_taps = StreamTaps((*self._cover(writer, continuity), *taps), self.clock, within_s)
         recorder = Recorder(
             writer,
             publishers,
-            (self._cover(writer, continuity), *taps, self._count_recorded),
+            (stream_taps, self._count_recorded),
             durability=self.settings.collect.durability,
             listener=self.listener,
         )
+        stream_taps.failed = recorder.tap_failed
+        self.take_recorded = self.coverage.take_recorded = stream_taps.pass_on
         self.stack.enter_context(closing(recorder))
         trimmer = Trimmer(writer, self.log_id, self.clock, self.listener)
         self.start(trimmer.run(lambda: self.store))
@@ -199,8 +205,8 @@ class RecordingProcess(Process):
         assert self.coverage.reports is not None
         return self.coverage.reports
 
-    def _cover(self, writer: LogWriter, continuity: Continuity | None) -> Tap:
-        """Prepare the coverage of the slot; return the tap that updates it."""
+    def _cover(self, writer: LogWriter, continuity: Continuity | None) -> Sequence[StreamTap]:
+        """Prepare the coverage of the slot; return the taps that update it."""
         slot, is_streamed = writer.slot, continuity is not None
         projection = Projection(self.log_id, slot, _consecutive, is_streamed=is_streamed)
         reports: GapReports | None = None
@@ -211,15 +217,7 @@ class RecordingProcess(Process):
         self._coverage = CoverageWriter(
             projection, reports, self.log, writer.last_numbers, self.clock, self.listener
         )
-
-        def tap(recorded: Sequence[Stored]) -> None:
-            # Split once for both.
-            batches = by_stream(recorded)
-            if continuity is not None:
-                continuity.take(batches)
-            projection.gather(batches)
-
-        return tap
+        return [projection.gather] if continuity is None else [continuity.take, projection.gather]
 
     async def __aexit__(
         self,

@@ -5,6 +5,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.market.events import Candle, Event, Ticker, Trade
 from penstock.market.symbol import Symbol

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol

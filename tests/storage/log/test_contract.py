@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 from tests import events
+from tests.paths import both_paths  # noqa: F401 (each test runs on both)
 
 from penstock.errors import ConfigError, SlotInUse, UnusableId
 from penstock.market.events import BookSnapshot, Candle, Ticker, Trade

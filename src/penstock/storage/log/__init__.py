@@ -350,9 +350,9 @@ class _Backend(Protocol):
 
 # Files of this folder that are not backends.
 _SHARED = {
-    "appending", "by_time", "checks", "corrections", "damage", "deleting", "failures", "followed",
-    "following", "heads", "index", "key_values", "keys", "linked_folder", "manifest", "reader",
-    "reindex", "repair", "salvage", "spans", "tuning", "writer",
+    "appending", "by_time", "checks", "compiled_appending", "corrections", "damage", "deleting",
+    "failures", "followed", "following", "heads", "index", "key_values", "keys", "linked_folder",
+    "manifest", "reader", "reindex", "repair", "salvage", "spans", "tuning", "writer",
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from penstock.market.codec import encode
 from penstock.market.events import Event
 from penstock.storage.log import Counts, Durability, SlotStats, Stored, keys
 from penstock.storage.log.appending import Append, add_ascending, add_next
+from penstock.storage.log.compiled_appending import CompiledAppending
 from penstock.storage.log.corrections import corrects
 from penstock.storage.log.deleting import delete_records
 from penstock.storage.log.heads import StreamHead
@@ -42,6 +43,7 @@ class SlotWriter:
         self._slot, self._open_key_values, self.on_disk = slot, open_key_values, on_disk
         self._counts = Counts()
         self._heads: dict[tuple[object, ...], StreamHead] = {}
+        self._compiled = CompiledAppending()
         self._stream_ids: dict[Stream, int] = {}
         self._kv: KeyValues | None = None
         self._sync_failed = False
@@ -67,7 +69,9 @@ class SlotWriter:
         before = replace(self._counts)
         work = Append(kv.batch())
         try:
-            self._add_new(events, work, kv)
+            rest = self._compiled.add(events, work, self._slot)
+            if rest:
+                self._add_new(rest, work, kv)
             work.put_ascending(self._slot)
             if work.stored or work.changes:
                 kv.write(work.batch, sync=durability == "synced")
@@ -95,6 +99,7 @@ class SlotWriter:
             head = self._heads.get(address)
             if head is None:
                 head = self._heads[address] = self._load_head(group[0], work, kv)
+                self._compiled.learn(group[0], head)
             if len(group) == 1:
                 added = add_next(group[0], head, work)
             else:
@@ -224,7 +229,7 @@ class SlotWriter:
             if number > known.get(stream, 0):
                 stream_id = self._stream_ids.get(stream) or self._name_stream(stream, changes)
                 skip_numbers(kv, stream_id, number, changes)
-        self._heads = {}
+        self._forget_heads()
         try:
             kv.write(changes, sync=True)
         except StorageError as error:
@@ -290,7 +295,7 @@ class SlotWriter:
         if self._kv is None:
             kv = self._open_key_values()
             try:
-                self._heads = {}
+                self._forget_heads()
                 self._stream_ids = find_streams(kv)
                 _mark_version(kv)
             except BaseException:
@@ -301,13 +306,17 @@ class SlotWriter:
 
     def _reset_after(self, error: BaseException) -> None:
         """Discard the cache after a failure, so that it is read again from the slot."""
-        self._heads = {}
+        self._forget_heads()
         if isinstance(error, StorageError):
             # RocksDB rejects all writes after a failed one, and the kernel may have dropped what it
             # could not sync: only what is found when the slot is opened again is on the disk.
             self.close()
         elif self._kv is not None:
             self._stream_ids = find_streams(self._kv)
+
+    def _forget_heads(self) -> None:
+        self._heads = {}
+        self._compiled.forget_heads()
 
 
 def _last_number(kv: KeyValues, stream_id: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Appender", "Book", "Encoder", "Reader", "decimals")
+PARTS = ("Appender", "Book", "Encoder", "Incoming", "Reader", "Relay", "decimals")
 
 
 @contextmanager

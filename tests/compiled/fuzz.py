@@ -1,6 +1,7 @@
-"""Sends frames and events to both paths until a time is over, the compiled one sanitised.
+"""Sends input to both paths until a time is over, the compiled one sanitised.
 
-Frames, good and bad, are read and kept as books, and events are appended to a log.
+Frames, good and bad, are read and kept as books, events are appended to a log, and batches are
+forwarded.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -29,6 +30,7 @@ def run(seconds: float, seed: int) -> int:
     from tests.compiled import records  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
+    from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
 
     ends_s, frames = time.monotonic() + seconds, 0
     while time.monotonic() < ends_s:
@@ -45,6 +47,12 @@ def run(seconds: float, seed: int) -> int:
             frames += records.run(seed, _APPENDS_AT_ONCE)
         except Exception as error:
             raise AssertionError(f"records, --seed {seed}: {error}") from error
+        chance, relays = Chance(seed), BothRelays()
+        for _ in range(_ROUNDS_AT_ONCE):
+            try:
+                relays.receive(some_batch(chance), batch=True)
+            except Exception as error:
+                raise AssertionError(f"a batch, --seed {seed}: {error}") from error
         seed += 1
     return frames
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+from tests.paths import both_paths  # noqa: F401 (every test runs on both)
 from tests.waiting import PATIENCE_S
 
 from penstock.app.bus import subscribe

@@ -6,9 +6,10 @@ from functools import partial
 
 import pytest
 import zmq
+from tests.paths import both_paths  # noqa: F401 (every test runs on both)
 from tests.waiting import PATIENCE_S
 
-from penstock.publish.readiness import Socket, SocketRounds, drain
+from penstock.publish.readiness import Incoming, Socket, SocketRounds, drain
 
 from .conftest import eventually
 
@@ -27,6 +28,34 @@ def pairs() -> Iterator[list[Pair]]:
         made.append(ends)
     yield made
     context.destroy(0)
+
+
+def test_what_has_arrived_is_taken_in_order_and_in_parts(pairs: list[Pair]) -> None:
+    (sender, receiver), _ = pairs
+    incoming = Incoming(receiver)
+    assert not incoming.has_message()
+    assert incoming.drain(5, 100) == []
+
+    sent = [b"1", b"", b"3" * 30, b"4", b"5"]
+    for data in sent:
+        sender.send(data)
+
+    assert incoming.has_message()
+    assert incoming.drain(2, 100) == sent[:2]
+    assert incoming.drain(5, 30) == sent[2:3]
+    assert incoming.drain(0, 30) == incoming.drain(5, 0) == []
+    assert incoming.drain(5, 31) == sent[3:]
+    assert not incoming.has_message()
+
+
+def test_a_closed_socket_is_an_error_and_is_not_touched(pairs: list[Pair]) -> None:
+    _, receiver = pairs[0]
+    incoming = Incoming(receiver)
+    receiver.close()
+
+    for use in (incoming.has_message, lambda: incoming.drain(1, 1)):
+        with pytest.raises(zmq.ZMQError):
+            use()
 
 
 def _has(order: list[bytes], count: int) -> bool:

@@ -115,7 +115,7 @@ def test_streams_that_were_checked_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         passed(registry, f"sim.trades.{index}", 1)
         assert len(registry._checked) <= 10
 
-    assert len(registry._last) == 25
+    assert len(registry.last) == 25
 
 
 def test_what_was_not_heard_of_for_longest_makes_room() -> None:
@@ -133,7 +133,7 @@ def test_small_records_of_many_topics_are_no_way_around_the_limit() -> None:
     for index in range(5000):
         passed(registry, f"sim.trades.{index}", 1, 1)
 
-    assert len(registry._last) * 500 < ROOM
+    assert len(registry.last) * 500 < ROOM
 
 
 def test_a_record_that_would_leave_no_room_for_others_is_not_kept() -> None:
@@ -156,7 +156,7 @@ def test_a_number_that_a_slot_never_gave_is_not_told_to_who_joins() -> None:
     assert [(f.kind, f.number) for f in frames] == [(FrameKind.HEAD, 5)]
     assert known(registry, OTHER) == [[]]
     announced(registry, 0, topic=6)
-    assert (TOPIC, "a") not in registry._last
+    assert (TOPIC, "a") not in registry.last
 
 
 def test_topics_that_are_announced_are_bounded_in_all() -> None:

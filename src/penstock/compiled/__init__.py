@@ -13,20 +13,26 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Appender as CompiledAppender
     from penstock.compiled._hot import Book as CompiledBook
     from penstock.compiled._hot import Encoder as CompiledEncoder
+    from penstock.compiled._hot import Incoming as CompiledIncoming
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Reader as CompiledReader
+    from penstock.compiled._hot import Relay as CompiledRelay
 
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 3
+INTERFACE = 4
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
 """Reads frames by layouts; None, like the others, where the Python code is used."""
 Book: "type[CompiledBook] | None" = None
 """The levels of a book."""
+Relay: "type[CompiledRelay] | None" = None
+"""Forwards the batches of publishers."""
+Incoming: "type[CompiledIncoming] | None" = None
+"""Receives from a socket of ZeroMQ."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
@@ -55,6 +61,7 @@ else:
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
             Appender, Encoder = _hot.Appender, _hot.Encoder
+            Incoming, Relay = _hot.Incoming, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

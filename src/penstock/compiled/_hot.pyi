@@ -78,3 +78,31 @@ class Appender:
     def add(
         self, events: Sequence[Any], batch: object, slot: str, stored: list[Any], /
     ) -> list[Any]: ...
+
+class Relay:
+    def __new__(
+        cls,
+        socket: int,
+        send: int,
+        large: int,
+        send_else: Callable[[bytes], None],
+        stream_of: Callable[[bytes], object],
+        last: dict[Any, bytes],
+        most: int,
+        entry: int,
+    ) -> Relay: ...
+    def forward(self, data: bytes, place: int, /) -> tuple[int, int, int] | None: ...
+
+class Incoming:
+    def __new__(
+        cls,
+        socket: int,
+        zmq_msg_init: int,
+        zmq_msg_recv: int,
+        zmq_msg_data: int,
+        zmq_msg_size: int,
+        zmq_msg_close: int,
+        zmq_getsockopt: int,
+    ) -> Incoming: ...
+    def take(self, most: int, most_bytes: int, /) -> list[bytes] | None: ...
+    def waits(self) -> bool | None: ...

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 3
+#define INTERFACE 4
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -111,5 +111,7 @@ extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
 extern PyType_Spec encoder_spec;
 extern PyType_Spec appender_spec;
+extern PyType_Spec relay_spec;
+extern PyType_Spec incoming_spec;
 
 #endif

@@ -243,6 +243,8 @@ static int begin(PyObject *module)
         || PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0
         || add_type(module, &number_spec, "Number") < 0
         || add_type(module, &levels_spec, "Levels") < 0
+        || add_type(module, &relay_spec, "Relay") < 0
+        || add_type(module, &incoming_spec, "Incoming") < 0
         || add_type(module, &reader_spec, "Reader") < 0
         || add_type(module, &appender_spec, "Appender") < 0)
         return -1;

@@ -6,7 +6,7 @@ it detects them by their numbers.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,14 +29,14 @@ from penstock.publish.frames import (
     FrameKind,
     read_announcement,
     read_frame,
-    unpack_frames,
     wanted_bytes,
     write_frame,
 )
 from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
-from penstock.publish.readiness import Socket, SocketRounds, drain, has_message
+from penstock.publish.readiness import Incoming, Socket, SocketRounds
 from penstock.publish.registry import BusCounts, BusFacts, Registry
+from penstock.publish.relay import Relay
 from penstock.publish.socket_files import socket_file
 from penstock.publish.subscriptions import ClientSubscriptions
 from penstock.telemetry import Listener, quiet
@@ -71,7 +71,9 @@ class Broker:
                 self._guard = AccessGuard(context, endpoints.key_folders, clock)
             self._publishers = context.socket(zmq.XSUB)
             self._subscribers = context.socket(zmq.XPUB)
+            self._published, self._asked = Incoming(self._publishers), Incoming(self._subscribers)
             self._outbox = Outbox(self._subscribers, self.counts)
+            self._relay = Relay(self._registry, self._outbox, self.counts)
             most = endpoints.settings.connections
             self._arrivals = ConnectionLimiter(context, self._publishers, most)
             self._audience = ConnectionLimiter(context, self._subscribers, most)
@@ -115,7 +117,7 @@ class Broker:
         has_questions = self._answer()
         if self._outbox.has_sent:
             self._outbox.has_sent = False
-            if has_message(self._subscribers):
+            if self._asked.has_message():
                 rounds.mark(self._subscribers)
         return has_questions
 
@@ -136,25 +138,19 @@ class Broker:
 
     def _forward_batch(self) -> bool:
         """Forward a part of what publishers have sent; return whether there may be more."""
-        taken = drain(self._publishers, _AT_ONCE, _BYTES_AT_ONCE)
+        taken = self._published.drain(_AT_ONCE, _BYTES_AT_ONCE)
         for data in taken:
             try:
                 if data.startswith(_BATCH_BEGINS):
-                    self._forward_records(unpack_frames(read_frame(data).payload))
+                    self._relay.forward_batch(data)
                 elif data.startswith(_ANNOUNCE_BEGINS):
                     announcement = read_announcement(read_frame(data).payload)
                     self._outbox.send(self._registry.announced(announcement, self._clock.now_ms()))
                 else:
-                    self._forward_records([data])
+                    self._relay.forward(data)
             except NotOurRecord:
                 self.counts.malformed += 1
         return len(taken) == _AT_ONCE or sum(map(len, taken)) >= _BYTES_AT_ONCE
-
-    def _forward_records(self, frames: Sequence[bytes]) -> None:
-        records = self._registry.passed(frames)
-        self._outbox.send(records)
-        self.counts.forwarded += len(records)
-        self.counts.malformed += len(frames) - len(records)
 
     def _count_arrivals(self) -> bool:
         _, more = self._arrivals.process_events(_AT_ONCE)

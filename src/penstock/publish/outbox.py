@@ -12,7 +12,7 @@ import zmq
 from penstock.publish.readiness import Socket
 from penstock.publish.registry import BusCounts
 
-_LARGE = 16 * 1024
+LARGE = 16 * 1024
 _MOST_BYTES = 32 * 1024 * 1024
 """Maximum bytes of large messages in the queues of subscribers."""
 
@@ -29,6 +29,11 @@ class Outbox:
         """Whether something was sent since this was last reset."""
         self._waiting: list[tuple[zmq.MessageTracker, int]] = []
 
+    @property
+    def socket_address(self) -> int:
+        """Where ZeroMQ has the socket."""
+        return int(self._socket.underlying)
+
     def send(self, messages: Iterable[bytes]) -> None:
         """Send messages, or drop some of them.
 
@@ -39,7 +44,7 @@ class Outbox:
         # The method of the compiled base class: the one above it takes as long again.
         send = super(zmq.Socket, self._socket).send
         for data in messages:
-            if len(data) >= _LARGE:
+            if len(data) >= LARGE:
                 self._send_large(data)
                 continue
             try:

@@ -7,18 +7,56 @@ and only then waited for. A message that arrives in between signals the descript
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import zmq
+
+from penstock import compiled
+from penstock.publish.libzmq import addresses
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Incoming as CompiledIncoming
 
 Socket = zmq.Socket[bytes]
 
 # Plain integers: an operation on a flag takes longer than reading the socket's state.
 _EVENTS, _READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 
+_FUNCTIONS = (
+    *("zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size", "zmq_msg_close"),
+    "zmq_getsockopt",
+)
+
 
 def has_message(socket: Socket) -> bool:
     """Whether a message waits. If not, the descriptor will signal the next one."""
     return bool(int(socket.get(_EVENTS)) & _READABLE)
+
+
+class Incoming:
+    """What arrives at a socket; like ``has_message`` and ``drain``, in a tenth of the time."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._compiled: CompiledIncoming | None = None
+        found = addresses(*_FUNCTIONS)
+        if compiled.Incoming is not None and found is not None:
+            self._compiled = compiled.Incoming(int(socket.underlying), **found)
+
+    def has_message(self) -> bool:
+        """Whether a message waits. If not, the descriptor will signal the next one."""
+        found = None
+        if self._compiled is not None and not self._socket.closed:
+            found = self._compiled.waits()
+        return has_message(self._socket) if found is None else found
+
+    def drain(self, most: int, most_bytes: int) -> list[bytes]:
+        """Return up to ``most`` messages, and no more once they have ``most_bytes``."""
+        taken = None
+        # Only pyzmq knows that a socket is closed, and that its memory is somebody else's by now.
+        if self._compiled is not None and not self._socket.closed:
+            taken = self._compiled.take(most, most_bytes)
+        return drain(self._socket, most, most_bytes) if taken is None else taken
 
 
 def drain(socket: Socket, most: int, most_bytes: int = 1 << 62) -> list[bytes]:

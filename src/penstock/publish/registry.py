@@ -28,7 +28,7 @@ _MOST_TOPICS = 50_000
 """Maximum topics of one slot; all slots together have twice as many. Others are ignored."""
 _MOST_CHECKED = 10_000
 """Streams whose frames are known to be valid; with more, they are checked again."""
-_ENTRY_BYTES = 500
+ENTRY_BYTES = 500
 """Memory used per stored record besides its bytes."""
 
 
@@ -76,8 +76,13 @@ class Registry:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._bytes = 0
-        self._last: dict[_StreamName, bytes] = {}
+        self.most_of_one = most_bytes // 10
+        """Maximum size of a stored record, with ``ENTRY_BYTES``; subscribers read larger ones from
+        the log."""
+        self.size = 0
+        """Of the stored records, in bytes."""
+        self.last: dict[_StreamName, bytes] = {}
+        """The last record of each stream; the stream with the latest record comes last."""
         self._checked: dict[bytes, _StreamName] = {}
         """Streams by the bytes that their frames begin with, once a frame was read whole."""
         self._slots: dict[str, tuple[int, Announcement]] = {}
@@ -88,24 +93,35 @@ class Registry:
         The oldest records are removed when the size limit is reached.
         """
         valid: list[bytes] = []
-        checked, last, most = self._checked, self._last, self._most_bytes // 10
+        last, most, added = self.last, self.most_of_one, 0
         for data in frames:
-            try:
-                place = number_place(data)
-                # Frames of a stream differ only in number and payload.
-                stream = checked.get(data[:place]) or self._check(data, place)
-            except NotOurRecord:
+            stream = self.stream_of(data)
+            if stream is None:
                 continue
             valid.append(data)
-            known, size = last.pop(stream, None), len(data) + _ENTRY_BYTES
+            known, size = last.pop(stream, None), len(data) + ENTRY_BYTES
             if known is not None:
-                self._bytes -= len(known) + _ENTRY_BYTES
-            if size <= most:  # Others are too large to store; subscribers read them from the log.
+                added -= len(known) + ENTRY_BYTES
+            if size <= most:
                 last[stream] = data
-                self._bytes += size
-        while self._bytes > self._most_bytes:
-            self._forget(next(iter(last)))
+                added += size
+        self.added(added)
         return valid
+
+    def stream_of(self, data: bytes) -> _StreamName | None:
+        """The stream of a frame; None if that is no record that a publisher may send."""
+        try:
+            place = number_place(data)
+            # Frames of a stream differ only in number and payload.
+            return self._checked.get(data[:place]) or self._check(data, place)
+        except NotOurRecord:
+            return None
+
+    def added(self, size: int) -> None:
+        """Register by how many bytes ``last`` has grown; the oldest records above the limit go."""
+        self.size += size
+        while self.size > self._most_bytes:
+            self._forget(next(iter(self.last)))
 
     def _check(self, data: bytes, place: int) -> _StreamName:
         """Read a frame of a new stream.
@@ -122,13 +138,13 @@ class Registry:
         return stream
 
     def _forget(self, stream: _StreamName) -> None:
-        known = self._last.pop(stream, None)
+        known = self.last.pop(stream, None)
         if known is not None:
-            self._bytes -= len(known) + _ENTRY_BYTES
+            self.size -= len(known) + ENTRY_BYTES
 
     def _number(self, stream: _StreamName) -> int:
         """The number of the last record; 0 if there is none."""
-        data = self._last.get(stream)
+        data = self.last.get(stream)
         return 0 if data is None else read_number(data)
 
     def announced(self, announcement: Announcement, now_ms: int) -> Iterator[bytes]:
@@ -155,7 +171,7 @@ class Registry:
         """Return the last records and numbers of the topics wanted, packed into payloads."""
         beginning = wanted_bytes(wanted).decode()
         frames: list[bytes] = []
-        for (topic, slot), data in self._last.items():
+        for (topic, slot), data in self.last.items():
             if f"{topic}\0".startswith(beginning) and self._is_plausible(topic, slot, data):
                 frames.append(data)
         # Heads follow the records: the number in a head is never below that of a sent record.

@@ -324,9 +324,9 @@ def test_classes_that_are_not_as_expected_are_refused() -> None:
     assert compiled.Encoder is not None
     head = StreamHead.__new__(StreamHead)
     with pytest.raises(ValueError, match="too few fields"):
-        compiled.Appender(Few(), (Few.stream,), head, ())
+        compiled.Appender(Few(), (Few.stream,), head, (), 256)
     with pytest.raises(TypeError, match="not a slot"):
-        compiled.Appender(Few(), (Few.__doc__,), head, ())
+        compiled.Appender(Few(), (Few.__doc__,), head, (), 256)
     with pytest.raises(ValueError, match="too few fields"):
         compiled.Encoder(Few(), (Few.stream,), (), ())
 

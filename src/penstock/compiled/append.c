@@ -7,44 +7,9 @@
 #include "append.h"
 
 #define SECOND_NS 1000000000LL
-#define LONGEST_PREFIX 16
-#define ID_BYTES 8
-#define ARRIVAL_BYTES 13
-#define FIRST_ARRIVAL 0xFE
 #define MOST_KEPT (1 << 20) /* bytes of output that are kept for the next append */
 
-enum { ACCEPTED = 1, REFUSED = 0, FAILED = -1 };
-
-/* An event of an append. */
-typedef struct {
-    int64_t key;      /* its id, or its time of receipt */
-    Py_ssize_t group; /* -1: its stream is not known */
-    Py_ssize_t next;  /* the next event of the group; -1 for the last */
-    Py_ssize_t end;   /* of its value in the output */
-} Item;
-
-/* The events of one stream. */
-typedef struct {
-    Known *known;
-    Py_ssize_t first, last, count;
-    int64_t highest; /* the key so far */
-    int64_t first_ns, second;
-    int by_id, refused;
-} Group;
-
-typedef struct {
-    PyObject *events, *batch, *put, *slot, *stored;
-    Item *items;
-    Group *groups;
-    Py_ssize_t count, groups_count;
-} Append;
-
 /* ---- which events are appended ---- */
-
-static int whole_at(const Appender *appender, PyObject *head, int field, int64_t *into)
-{
-    return whole_of(slot_at(head, appender->head_at[field]), into);
-}
 
 /* Whether an event may follow those of its group. */
 static int follows(const Appender *appender, Group *group, PyObject *event, Item *item)
@@ -103,23 +68,6 @@ static void form_groups(Appender *appender, Append *work)
 }
 
 /* ---- appending ---- */
-
-static void eight_bytes(char *into, uint64_t number)
-{
-    for (int i = 7; i >= 0; i--, number >>= 8)
-        into[i] = (char)(number & 0xFF);
-}
-
-/* The key of a record, behind the prefix of its stream; returns the end. */
-static char *write_key(char *into, int64_t key, int by_id)
-{
-    if (!by_id) {
-        *into++ = (char)FIRST_ARRIVAL;
-        memset(into + ID_BYTES, 0, ARRIVAL_BYTES - ID_BYTES - 1);
-    }
-    eight_bytes(into, (uint64_t)key);
-    return into + (by_id ? ID_BYTES : ARRIVAL_BYTES - 1);
-}
 
 /* Writes the values of a group, each a number and a record, one after the other. */
 static int encode_group(Appender *appender, const Append *work, const Group *group, int64_t number)
@@ -182,24 +130,6 @@ static int put_record(const Appender *appender, const Append *work, PyObject *he
     return outcome;
 }
 
-/* `head.begin_batch(number, key, first_ns, batch)` */
-static int begin_batch(const Appender *appender, const Append *work, PyObject *head,
-                       const Group *group, int64_t number)
-{
-    char bytes[ARRIVAL_BYTES], *end = write_key(bytes, work->items[group->first].key, group->by_id);
-    PyObject *key = PyBytes_FromStringAndSize(bytes, end - bytes);
-    PyObject *first = PyLong_FromLongLong(number), *at_ns = PyLong_FromLongLong(group->first_ns);
-    PyObject *done = NULL;
-    if (key != NULL && first != NULL && at_ns != NULL)
-        done = PyObject_CallMethodObjArgs(head, appender->begin_batch, first, key, at_ns,
-                                          work->batch, NULL);
-    Py_XDECREF(key);
-    Py_XDECREF(first);
-    Py_XDECREF(at_ns);
-    Py_XDECREF(done);
-    return done == NULL ? FAILED : ACCEPTED;
-}
-
 /* Moves the head on to the last record of a group, whose first one has this number. */
 static int move_head(const Appender *appender, const Append *work, PyObject *head,
                      const Group *group, int64_t first, int is_open)
@@ -218,23 +148,21 @@ static int move_head(const Appender *appender, const Append *work, PyObject *hea
 
 static int append_group(Appender *appender, const Append *work, const Group *group)
 {
-    PyObject *head = group->known->head, *prefix = slot_at(head, appender->head_at[PREFIX]);
-    Py_ssize_t size, start = 0;
+    PyObject *head = group->known->head;
     char entry[LONGEST_PREFIX + ARRIVAL_BYTES];
+    Py_ssize_t size = prefix_of(appender, head, PREFIX, entry), start = 0;
     int64_t first, batch_end, second;
     int outcome;
     if (!whole_at(appender, head, NUMBER, &first)
         || !whole_at(appender, head, group->by_id ? ID_BATCH_END : ARRIVAL_BATCH_END, &batch_end)
         || !whole_at(appender, head, BATCH_SECOND, &second) || first < 0
-        || first >= INT64_MAX - group->count || prefix == NULL || !PyBytes_Check(prefix)
+        || first >= INT64_MAX - group->count - appender->most_in_batch || size < 0
         || slot_at(head, appender->head_at[STREAM]) == NULL
-        || slot_at(head, appender->head_at[TOPIC]) == NULL
-        || (size = PyBytes_Size(prefix)) > LONGEST_PREFIX)
+        || slot_at(head, appender->head_at[TOPIC]) == NULL)
         return REFUSED;
     first++;
     if ((outcome = encode_group(appender, work, group, first)) != ACCEPTED)
         return outcome;
-    memcpy(entry, PyBytes_AsString(prefix), (size_t)size);
     Py_INCREF(head);
     outcome = move_head(appender, work, head, group, first,
                         first < batch_end && second == group->second);

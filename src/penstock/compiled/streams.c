@@ -229,14 +229,18 @@ static int fill_appender(Appender *appender, PyObject *stored_fields, PyObject *
 
 static PyObject *appender_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"stored", "stored_fields", "head", "head_fields", NULL};
+    static char *names[] = {"stored", "stored_fields", "head", "head_fields",
+                             "most_in_batch", NULL};
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *stored, *stored_fields, *head, *head_fields;
+    Py_ssize_t most_in_batch;
     Appender *appender;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!OO!", names, &stored, &PyTuple_Type,
-                                     &stored_fields, &head, &PyTuple_Type, &head_fields)
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!OO!n", names, &stored, &PyTuple_Type,
+                                     &stored_fields, &head, &PyTuple_Type, &head_fields,
+                                     &most_in_batch)
         || (appender = (Appender *)allocate(type, 0)) == NULL)
         return NULL;
+    appender->most_in_batch = most_in_batch;
     appender->stored = Py_NewRef(stored);
     appender->head_kind = Py_NewRef((PyObject *)Py_TYPE(head));
     if (fill_appender(appender, stored_fields, head, head_fields) < 0) {

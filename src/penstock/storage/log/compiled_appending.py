@@ -13,12 +13,13 @@ from penstock.market.compiled_codec import beginning_of, encoder_of
 from penstock.market.events import Event
 from penstock.storage.log import Stored
 from penstock.storage.log.appending import Append
-from penstock.storage.log.heads import StreamHead
+from penstock.storage.log.heads import MOST_IN_BATCH, StreamHead
 from penstock.storage.log.keys import PLAIN_IDS, Stream
 
 _STORED_FIELDS = ("stream", "slot", "number", "key", "record", "topic", "known")
 _HEAD_FIELDS = ("highest_id", "highest_ns", "number", "id_batch_end", "arrival_batch_end",
-                "batch_second", "prefix", "stream", "topic")  # fmt: skip
+                "batch_second", "prefix", "stream", "topic", "_batch", "_second",
+                "_numbers_prefix", "_times_prefix")  # fmt: skip
 
 
 class CompiledAppending:
@@ -32,6 +33,7 @@ class CompiledAppending:
                 tuple(getattr(Stored, name) for name in _STORED_FIELDS),
                 StreamHead.__new__(StreamHead),
                 tuple(getattr(StreamHead, name) for name in _HEAD_FIELDS),
+                MOST_IN_BATCH,
             )
 
     def add(self, events: Sequence[Event], work: Append, slot: str) -> Sequence[Event]:

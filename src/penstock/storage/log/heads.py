@@ -10,7 +10,7 @@ from penstock.storage.log import keys
 from penstock.storage.log.key_values import Changes
 from penstock.storage.log.keys import PLAIN_IDS, SECOND_NS, Batch, Stream, eight_bytes
 
-_MOST_IN_BATCH = 256
+MOST_IN_BATCH = 256
 """The most records of an open batch, unless one append has more: all are read to find one."""
 
 
@@ -47,8 +47,8 @@ class StreamHead:
         self.highest_id = -1
         self.highest_ns = -1
         self.number = 0
-        self._batch: Batch | None = None
-        """The open batch."""
+        self._batch: tuple[int, bytes, int] | None = None
+        """The first number, key and receive time of the open batch."""
         self.batch_second = -1
         """When that was received; below, the numbers up to which it accepts records keyed by ids,
         and by arrival. It accepts only rising keys."""
@@ -62,11 +62,11 @@ class StreamHead:
         The batch before stays open too, if the keys of this one follow its own.
         """
         arrival = key >= keys.FIRST_ARRIVAL
-        if self._batch is not None and (self._batch.low >= keys.FIRST_ARRIVAL) is not arrival:
+        if self._batch is not None and (self._batch[1] >= keys.FIRST_ARRIVAL) is not arrival:
             self.close_batch(number - 1, kv)
-        self._batch = Batch(number, 0, key, key, at_ns, at_ns)
-        self.put_batch(self._batch, kv)
-        batch_end = number + _MOST_IN_BATCH
+        self._batch = number, key, at_ns
+        self.put_batch(Batch(number, 0, key, key, at_ns, at_ns), kv)
+        batch_end = number + MOST_IN_BATCH
         self.id_batch_end, self.arrival_batch_end = (0, batch_end) if arrival else (batch_end, 0)
         self.batch_second = at_ns // SECOND_NS
         # Batches that follow within the same second are found by reading on from this one.
@@ -77,11 +77,11 @@ class StreamHead:
     def close_batch(self, last_number: int, kv: Changes) -> None:
         """Close the open batch, if there is one: write its number of records and highest key."""
         if self._batch is not None:
-            records = last_number - self._batch.first_number + 1
-            arrival = self._batch.low >= keys.FIRST_ARRIVAL
+            number, low, at_ns = self._batch
+            records, arrival = last_number - number + 1, low >= keys.FIRST_ARRIVAL
             # An upper bound: some records of other batches may be read unnecessarily.
             high = _highest_arrival(self.highest_ns) if arrival else eight_bytes(self.highest_id)
-            self.put_batch(self._batch._replace(records=records, high=high), kv)
+            self.put_batch(Batch(number, records, low, high, at_ns, at_ns), kv)
             self._batch, self.id_batch_end, self.arrival_batch_end = None, 0, 0
 
     def add_batch(self, found: list[bytes], received: list[int], kv: Changes) -> None:

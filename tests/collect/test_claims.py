@@ -54,7 +54,7 @@ class Scene:
         self.disk = Disk(open_log("memory:").writer("a"), folder)
         self.continuity = Continuity(["trades"], quiet)
         self.reporter = Reporter(StatusLocation("toy", "a", folder), self.continuity, self.clock)
-        taps = StreamTaps((self.continuity.take, self.reporter), self.clock, within_s=WITHIN_S)
+        taps = StreamTaps((self.continuity.take, self.reporter), WITHIN_S)
         self.reporter.take_recorded = taps.pass_on
         recorder = Recorder(self.disk, taps=[taps])  # type: ignore[arg-type]
         taps.failed = recorder.tap_failed

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import events
 
-from penstock.clock import ManualClock
 from penstock.coverage.batches import by_stream
 from penstock.coverage.model import GapRow, Run, SlotCoverage
 from penstock.coverage.projection import Projection
@@ -65,7 +64,7 @@ class Slot:
         self.writer = self.log.writer(self.slot)
         self.projection = Projection(1, self.slot, consecutive, is_streamed=True)
         self.projection.found = self.gaps.append
-        self.taps = StreamTaps([self.projection.take], ManualClock(), within_s=1.0)
+        self.taps = StreamTaps([self.projection.take], within_s=1e9)
 
     def resume(self) -> None:
         self.projection.resume(self.stored.values(), self.writer.last_numbers())
@@ -75,9 +74,9 @@ class Slot:
 
     def record(self, *some: Event) -> None:
         recorded = self.writer.append(some)
-        if self.gathers:
+        if self.gathers and recorded:
             self.taps(recorded)
-        else:
+        elif not self.gathers:
             self.projection.take(by_stream(recorded))
 
     def write(self) -> None:

@@ -140,7 +140,7 @@ class RecordingProcess(Process):
         publishers = Publishers(self._prepared, source, self.settings.publish.queue)
         self._publishers = self.stack.enter_context(closing(publishers))
         within_s = WITHIN_S if continuity is not None else 0.0
-        stream_taps = StreamTaps((*self._cover(writer, continuity), *taps), self.clock, within_s)
+        stream_taps = StreamTaps((*self._cover(writer, continuity), *taps), within_s)
         recorder = Recorder(
             writer,
             publishers,

@@ -72,6 +72,11 @@ class GapReports:
         """Gaps that are not in the store yet."""
         return len(self._waiting)
 
+    @property
+    def has_skipped(self) -> bool:
+        """Whether ids were skipped that may still arrive; then the latest records are needed."""
+        return bool(self._skipped)
+
     def resume(self) -> None:
         """Take up everything that was missing when the process before this one ended."""
         for stream, ids in self._continuity.known():

@@ -154,8 +154,9 @@ class CoverageWriter:
 
     async def _try(self, most_longer: int | None = _LONGER_AT_ONCE) -> bool:
         """Write what is due; return whether that was possible."""
-        self.take_recorded()
         if self.reports is not None:
+            if self.reports.has_skipped:
+                self.take_recorded()
             self.reports.confirm()
         if self.store is None:
             return True

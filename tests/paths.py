@@ -7,7 +7,7 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Appender", "Book", "Encoder", "Incoming", "Reader", "Relay", "decimals")
+PARTS = ("Appender", "Book", "Encoder", "Incoming", "Packer", "Reader", "Relay", "decimals")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The compiled hot path: an optional extension to read frames, keep books and append records.
+"""The compiled hot path: an optional extension for frames, books, the log and the bus.
 
 The Python code is the specification. The extension handles what is spelled as exchanges usually
 spell it, with the same results, and leaves everything else to the Python code. Without the
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Incoming as CompiledIncoming
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
+    from penstock.compiled._hot import Packer as CompiledPacker
     from penstock.compiled._hot import Reader as CompiledReader
     from penstock.compiled._hot import Relay as CompiledRelay
 
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 4
+INTERFACE = 5
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
@@ -33,6 +34,8 @@ Relay: "type[CompiledRelay] | None" = None
 """Forwards the batches of publishers."""
 Incoming: "type[CompiledIncoming] | None" = None
 """Receives from a socket of ZeroMQ."""
+Packer: "type[CompiledPacker] | None" = None
+"""Packs records into the batches of a publisher."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
@@ -61,7 +64,7 @@ else:
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
             Appender, Encoder = _hot.Appender, _hot.Encoder
-            Incoming, Relay = _hot.Incoming, _hot.Relay
+            Incoming, Packer, Relay = _hot.Incoming, _hot.Packer, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"
 

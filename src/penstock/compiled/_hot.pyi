@@ -107,3 +107,17 @@ class Incoming:
     ) -> Incoming: ...
     def take(self, most: int, most_bytes: int, /) -> list[bytes] | None: ...
     def waits(self) -> bool | None: ...
+
+class Packer:
+    def __new__(
+        cls,
+        sample: object,
+        fields: tuple[Any, ...],
+        beginnings: dict[str, bytes],
+        numbers: dict[str, int],
+        batch_beginning: bytes,
+        most: int,
+        most_in_batch: int,
+    ) -> Packer: ...
+    # Any: of whatever class the messages are.
+    def pack(self, messages: Sequence[Any], /) -> list[tuple[bytes, int]] | None: ...

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 4
+#define INTERFACE 5
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -113,5 +113,6 @@ extern PyType_Spec encoder_spec;
 extern PyType_Spec appender_spec;
 extern PyType_Spec relay_spec;
 extern PyType_Spec incoming_spec;
+extern PyType_Spec packer_spec;
 
 #endif

@@ -245,6 +245,7 @@ static int begin(PyObject *module)
         || add_type(module, &levels_spec, "Levels") < 0
         || add_type(module, &relay_spec, "Relay") < 0
         || add_type(module, &incoming_spec, "Incoming") < 0
+        || add_type(module, &packer_spec, "Packer") < 0
         || add_type(module, &reader_spec, "Reader") < 0
         || add_type(module, &appender_spec, "Appender") < 0)
         return -1;

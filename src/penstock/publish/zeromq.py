@@ -11,11 +11,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress
 from pathlib import Path
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING
 
 import msgspec
 import zmq
+from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock import compiled
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.publish import OpenPublisher, Published, PublishedCounts, PublishedSlot
@@ -37,11 +41,15 @@ from penstock.publish.frames import (
 from penstock.publish.readiness import Socket, drain
 from penstock.telemetry import Listener, quiet
 
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Packer as CompiledPacker
+
 _EVERY_S = 1.0
 _BATCH_BYTES = 64 * 1024
 _PACKED_BYTES = 5
 """Maximum overhead in bytes of a packed frame, and of a batch."""
 _LEAST_QUEUE = 10
+_FIELDS = ("topic", "number", "record")
 _KINDS = {"json": FrameKind.JSON, "msgpack": FrameKind.MSGPACK}
 
 
@@ -102,6 +110,9 @@ class ZeroMqPublisher:
         room = self._most_bytes - len(self._batch_beginning) - _PACKED_BYTES
         self._batch_bytes = min(_BATCH_BYTES, room - 8)
         self._beginnings = _Beginnings(slot)
+        self._packer: CompiledPacker | None = None
+        # For the class of the first message.
+        self._new_packer = compiled.Packer if self._kind is FrameKind.JSON else None
         self._has_broker = False
         self._reported = 0
         self._context: zmq.Context[Socket] = zmq.Context()
@@ -113,6 +124,34 @@ class ZeroMqPublisher:
         )
 
     def publish(self, messages: Sequence[Published]) -> None:
+        packed = self._packed(messages) if self._has_broker else None
+        if packed is None:
+            self._publish(messages)
+            return
+        for data, count in packed:
+            self._send_message(data, count)
+
+    def _packed(self, messages: Sequence[Published]) -> list[tuple[bytes, int]] | None:
+        """What ``_publish`` would send, made by the compiled path; None if it does not.
+
+        It also notes the numbers. A message that is too large, for example, is left to Python.
+        """
+        if self._new_packer is not None and messages:
+            new_packer, self._new_packer = self._new_packer, None
+            fields = tuple(getattr(type(messages[0]), name, None) for name in _FIELDS)
+            if isinstance(messages[0], Struct) and all(map(_is_slot, fields)):
+                self._packer = new_packer(
+                    sample=replace(messages[0]),
+                    fields=fields,
+                    beginnings=self._beginnings,
+                    numbers=self._numbers,
+                    batch_beginning=self._batch_beginning,
+                    most=self._most_bytes,
+                    most_in_batch=self._batch_bytes,
+                )
+        return None if self._packer is None else self._packer.pack(messages)
+
+    def _publish(self, messages: Sequence[Published]) -> None:
         self._numbers.update({message.topic: message.number for message in messages})
         if not (self._has_broker or self._listen()):
             self.counts.unheard += len(messages)
@@ -148,11 +187,15 @@ class ZeroMqPublisher:
         data = batch[0]
         if len(batch) > 1:
             data = self._batch_beginning + number_bytes(len(batch)) + pack_frames(batch)
+        self._send_message(data, len(batch))
+
+    def _send_message(self, data: bytes, count: int) -> None:
+        """Send a message that has so many records."""
         try:
             self._socket.send(data, zmq.NOBLOCK)
-            self.counts.published += len(batch)
+            self.counts.published += count
         except zmq.Again:
-            self.counts.dropped += len(batch)
+            self.counts.dropped += count
 
     def announce(self) -> None:
         """Send the last number of every topic to the broker; due every second."""
@@ -196,3 +239,7 @@ class ZeroMqPublisher:
             self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.close()
         self._context.term()
+
+
+def _is_slot(descriptor: object) -> bool:
+    return isinstance(descriptor, MemberDescriptorType)

@@ -25,6 +25,9 @@ from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.storage.log.spans import market_ns
 from penstock.telemetry.printable import printable, printable_json
 
+_BUS_START_S = 10.0
+"""How long a bus that was started just before may take to answer, on a busy machine."""
+
 
 def tail(
     context: typer.Context,
@@ -63,7 +66,7 @@ class _Printing:
     async def run(self, settings: Settings, seconds: float | None) -> None:
         stop, clock = asyncio.Event(), SystemClock()
         stop_on_signals(stop)
-        _note_unknown(self._topics, await ask_bus(bus_endpoints(settings), clock))
+        _note_unknown(self._topics, await ask_bus(bus_endpoints(settings), clock, _BUS_START_S))
         deadline = asyncio.create_task(stop_after(seconds, stop, clock))
         async with subscribe(self._topics, start=self._start, settings=settings) as found:
             printing = asyncio.create_task(self._print(found))

@@ -172,8 +172,10 @@ def test_it_has_as_many_files_open_as_the_system_lets_it_have(tmp_path: Path) ->
     ("words", "unused"),
     [
         ("config --help", "aiohttp rocksdict zmq litestar"),
-        ("jobs list --help", "rocksdict zmq litestar"),
-        ("connectors list --help", "rocksdict zmq litestar"),
+        ("jobs list --help", "aiohttp rocksdict zmq litestar"),
+        ("connectors list --help", "aiohttp rocksdict zmq litestar"),
+        ("markets --help", "aiohttp rocksdict zmq litestar"),
+        ("stats --help", "aiohttp rocksdict litestar"),
     ],
 )
 def test_a_command_imports_what_it_uses_and_not_what_others_use(words: str, unused: str) -> None:

@@ -10,7 +10,7 @@ def main() -> None:
     catch_hangups()
     try:
         _import_structlog()
-        from penstock.cli import main as run  # noqa: PLC0415 - which takes most of a second
+        from penstock.cli import main as run  # noqa: PLC0415 - which takes a fifth of a second
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

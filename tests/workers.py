@@ -2,7 +2,8 @@
 
 Collecting imports every test, which takes longer than most files of tests do, and with processes
 that are started (as by pytest-xdist) each of them collects. A fork has everything collected, and
-runs the next file that nobody runs, all in one process. Fixtures of a session are its own.
+runs the next file that nobody runs, all in one process. Fixtures of a session are its own, and so
+is the process id: a module that is imported before must not keep it.
 """
 
 import atexit

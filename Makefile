@@ -39,14 +39,14 @@ $(DEMO): pyproject.toml constraints-demo.txt scripts/make-venv scripts/bootstrap
 demo: $(if $(findstring --full,$(ARGS)),$(READY),$(DEMO)) ## Collect from the built-in simulator and verify the records; ARGS="--seconds 15 --json"
 	@$(BIN)/penstock demo $(ARGS)
 
-# Files are shared out between processes: most tests wait for servers, so two cores are used better. In the
-# order of tests/conftest.py, in which the longest come first.
+# Files are shared out between forks (tests/workers.py): most tests wait for servers, so two cores are used
+# better. In the order of tests/conftest.py, in which the longest come first.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
-	$(BIN)/pytest -n 5 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest --workers 5 $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
 samples: $(READY) ## Run seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each
-	$(BIN)/pytest -n 2 --dist=loadfile -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py tests/compiled $(ARGS)
+	$(BIN)/pytest --workers 2 -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py tests/compiled $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .

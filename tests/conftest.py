@@ -14,6 +14,8 @@ from tests.libraries import read_libraries_from_files
 
 from penstock.telemetry.logs import ToStderr
 
+pytest_plugins = ["tests.workers"]
+
 # Machines that share their cores stall for longer than any deadline worth having.
 settings.register_profile(
     "penstock",

@@ -25,8 +25,8 @@ from penstock.config import Collect
 from penstock.errors import ConnectorPaused, StoreUnreachable
 from penstock.exchanges import registry
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.transport import Answer
 from penstock.market.events import BookDelta, BookSnapshot, Event
 from penstock.market.levels import LevelText, write_levels
 from penstock.market.symbol import Symbol

@@ -13,8 +13,8 @@ from penstock.collect.final_probe import FinalProber
 from penstock.errors import ConnectorPaused, NeverSent, UnexpectedAnswer
 from penstock.exchanges.binance import EXCHANGE
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer
 from penstock.exchanges.symbol_map import ListedMarket, SymbolMap
+from penstock.exchanges.transport import Answer
 from penstock.market.events import Trade
 from penstock.market.symbol import Symbol
 from penstock.telemetry import Fact

@@ -76,7 +76,8 @@ def page(visit: Visit) -> Page:
     return visit.page
 
 
-@pytest.fixture(scope="package")
+# Of a module, too: of a package without `__init__.py` it would run until all tests have ended.
+@pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Two exchanges that are collected, a worker and a server."""
     folder: Path = tmp_path_factory.mktemp("console") / "data"

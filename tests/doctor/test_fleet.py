@@ -33,11 +33,13 @@ from penstock.storage.state.schema import LOCKS
 
 from .conftest import names_in
 
-HOST, PID = this_machine()
-STATUS = ProcessStatus(
-    kind="work", name="work-0", host=HOST, pid=PID, folder="/data", started_ms=1, at_ms=2,
-    state="running",
-)  # fmt: skip
+
+def working() -> ProcessStatus:
+    host, pid = this_machine()
+    return ProcessStatus(
+        kind="work", name="work-0", host=host, pid=pid, folder="/data", started_ms=1, at_ms=2,
+        state="running",
+    )  # fmt: skip
 
 
 async def read(subject: Subject) -> Subject:
@@ -64,11 +66,12 @@ def ended() -> int:
 
 
 async def test_a_lock_of_a_process_that_ended_is_stale(subject: Subject, ended: int) -> None:
+    host, pid = this_machine()
     async with open_state(subject.settings, subject.clock) as store:
-        await lock(store, "a", f"{HOST}/work-0/{PID}")
+        await lock(store, "a", f"{host}/work-0/{pid}")
         await lock(store, "b", "elsewhere/work-0/1")
         fine = await check_locks(await read(subject))
-        await lock(store, "c", f"{HOST}/work-1/{ended}")
+        await lock(store, "c", f"{host}/work-1/{ended}")
         found = list(await check_locks(await read(subject)))
 
     assert worst(fine) == 0
@@ -79,9 +82,9 @@ async def test_a_lock_of_a_process_that_ended_is_stale(subject: Subject, ended: 
 
 async def test_processes_that_failed_or_are_gone_are_problems(subject: Subject) -> None:
     async with open_state(subject.settings, subject.clock) as store:
-        await write_process(store, "a", STATUS)
+        await write_process(store, "a", working())
         assert worst(await check_processes(await read(subject))) == 0
-        await write_process(store, "b", replace(STATUS, state="failed", problems=["broken"]))
+        await write_process(store, "b", replace(working(), state="failed", problems=["broken"]))
         [found] = await check_processes(await read(subject))
     assert (found.level, "has failed: broken" in found.words) == ("problem", True)
     assert found.remedy == "Start it again: penstock work"
@@ -94,7 +97,7 @@ async def test_a_port_of_a_penstock_process_is_in_order(subject: Subject) -> Non
         port = taken.getsockname()[1]
         settings = replace(subject.settings, api=Api(port=port))
         async with open_state(settings, subject.clock) as store:
-            await write_process(store, "a", replace(STATUS, kind="serve", name=f"serve-{port}"))
+            await write_process(store, "a", replace(working(), kind="serve", name=f"serve-{port}"))
         [found] = await check_ports(await read(subject._replace(settings=settings)))
     assert found.level == "ok"
 

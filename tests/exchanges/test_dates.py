@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.exchanges.gateway import _date_ms as gateway_date_ms
-from penstock.exchanges.http import Answer
+from penstock.exchanges.transport import Answer
 from penstock.throttled.binance.throttler import _date_ms as throttler_date_ms
 
 NOON_MS = 1_763_380_800_000

@@ -34,7 +34,8 @@ from penstock.exchanges.facts import (
     SendingStopped,
 )
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer, HttpTransport, Transport
+from penstock.exchanges.http import HttpTransport
+from penstock.exchanges.transport import Answer, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.telemetry import Fact
 from penstock.throttle.gate import GateGrant, Limit

@@ -22,8 +22,8 @@ from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info
 from penstock.exchanges.clients import gateway_for
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer, Transport
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.transport import Answer, Transport
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.registry import kinds

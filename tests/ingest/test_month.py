@@ -21,8 +21,8 @@ from penstock.coverage.gap_rows import GapRows
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Info
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.transport import Answer
 from penstock.ingest import registry
 from penstock.ingest.context import HandlerContext
 from penstock.ingest.registry import kinds

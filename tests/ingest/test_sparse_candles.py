@@ -19,8 +19,8 @@ from penstock.coverage.writing import CoverageWriter, read_coverage
 from penstock.exchanges import registry as exchanges
 from penstock.exchanges.base import Exchange, Info
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.transport import Answer
 from penstock.ingest import registry
 from penstock.ingest.candle_chunks import EMPTY_CHUNKS
 from penstock.ingest.context import HandlerContext

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from prometheus_client.process_collector import ProcessCollector
 from tests.api.conftest import CANDLES, served
-from tests.stats.test_gauges import STATUS
+from tests.stats.test_gauges import collecting
 from tests.stats.test_scraping import HOST, seen
 from tests.stats.test_storage import SLOTS, places, write
 
@@ -104,7 +104,7 @@ async def _fill(store: StateStore, folder: Path, clock: SystemClock) -> None:
 async def _scraped(folder: Path) -> str:
     store, clock, metrics = await open_store("memory:"), SystemClock(), Metrics()
     await _fill(store, folder, clock)
-    write_status(folder, STATUS)
+    write_status(folder, collecting())
     metrics.registry.register(CollectorGauges(folder))
     ProcessCollector(registry=metrics.registry)
     for fact in [*FACTS, await _statistics(folder, clock)]:

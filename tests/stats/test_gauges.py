@@ -23,19 +23,23 @@ MEMBER = ConnectionStatus(
     number=3, state="connected", is_primary=True, up_s=70, heard_s=0.5, asked=6, pending=1
 )
 BOOK = BookStatus(symbol="btc_usdt", state="stale", reason="gap", update_id=7, resyncs=2, drift=4)
-STATUS = CollectorStatus(
-    exchange="toy", slot="collect-toy", pid=os.getpid(), started_ms=0, at_ms=1, state="running",
-    streams=[StreamStatus(channel="trades", symbol="btc_usdt", records=70, per_second=1.0)],
-    ids=[IdsStatus(channel="trades", symbol="btc_usdt", seen=[], missing=[(3, 5), (9, 9)])],
-    malformed={"not_json": 2}, refusals=[StreamCount(channel="tickers", symbol="x_usdt", count=4)],
-    gaps=[GapCount(channel="trades", cause="lost", count=2)],
-    books=[BOOK], reconnects={"cut off: a": 1, "cut off: b": 2}, memory_bytes=1_000,
-    shards=[
-        ShardStatus(
-            state="connected", members=[MEMBER], rotations={"old age": 5}, waiting=9, dropped=8
-        )
-    ],
-)  # fmt: skip
+
+
+def collecting() -> CollectorStatus:
+    return CollectorStatus(
+        exchange="toy", slot="collect-toy", pid=os.getpid(), started_ms=0, at_ms=1, state="running",
+        streams=[StreamStatus(channel="trades", symbol="btc_usdt", records=70, per_second=1.0)],
+        ids=[IdsStatus(channel="trades", symbol="btc_usdt", seen=[], missing=[(3, 5), (9, 9)])],
+        malformed={"not_json": 2},
+        refusals=[StreamCount(channel="tickers", symbol="x_usdt", count=4)],
+        gaps=[GapCount(channel="trades", cause="lost", count=2)],
+        books=[BOOK], reconnects={"cut off: a": 1, "cut off: b": 2}, memory_bytes=1_000,
+        shards=[
+            ShardStatus(
+                state="connected", members=[MEMBER], rotations={"old age": 5}, waiting=9, dropped=8
+            )
+        ],
+    )  # fmt: skip
 
 
 def shown(folder: Path) -> str:
@@ -45,7 +49,7 @@ def shown(folder: Path) -> str:
 
 
 def test_streams_connections_books_and_queues_are_shown(tmp_path: Path) -> None:
-    write_status(tmp_path, STATUS)
+    write_status(tmp_path, collecting())
 
     text = shown(tmp_path)
     for line in (
@@ -72,14 +76,14 @@ def test_streams_connections_books_and_queues_are_shown(tmp_path: Path) -> None:
 
 
 def test_what_other_processes_say_is_theirs_to_show(tmp_path: Path) -> None:
-    write_status(tmp_path, replace(STATUS, pid=os.getpid() + 1))
+    write_status(tmp_path, replace(collecting(), pid=os.getpid() + 1))
 
     assert "toy" not in shown(tmp_path)
 
 
 def test_a_status_that_cannot_be_written_is_shown_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "status").write_text("in the way")
-    told = replace(STATUS, troubles={"log": "disk full"}, unrecorded=5)
+    told = replace(collecting(), troubles={"log": "disk full"}, unrecorded=5)
     with pytest.raises(OSError, match="status"):
         write_status(tmp_path, told)
 

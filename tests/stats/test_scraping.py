@@ -16,7 +16,7 @@ from penstock.stats.merging import merge
 from penstock.stats.scraping import FleetScraper, processes_text
 from penstock.stats.sockets import read_from, served_on, socket_file
 
-HOST, PID = this_machine()
+HOST, _ = this_machine()
 TEXT = b"# HELP x X.\n# TYPE x gauge\nx 1.0\n"
 
 
@@ -107,7 +107,7 @@ def test_a_scrape_has_what_answers_and_says_what_does_not(tmp_path: Path) -> Non
             seen("bus", tmp_path, 14, silent_ms=60_000),
             seen("tickers", tmp_path, 15, state="failed"),
             seen("fetch-a", tmp_path, 16, state="stopped"),
-            seen("serve-1", tmp_path, PID),
+            seen("serve-1", tmp_path, os.getpid()),
             seen("ingest-9", tmp_path, 17, host="elsewhere"),
         ]
         scraper = FleetScraper(tmp_path, timeout_s=0.2)

@@ -5,7 +5,6 @@ from penstock.config import Settings
 from penstock.exchanges.base import Exchange, ExchangeClient
 from penstock.exchanges.facts import CapacityLow
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import HttpTransport
 from penstock.exchanges.keyed import signer_for
 from penstock.resilience.backoff import Backoff
 from penstock.resilience.circuit import CircuitBreaker, NoBreaker
@@ -29,6 +28,8 @@ def gateway_for(
     Raises:
         ConfigError: there is an API key for the exchange, which cannot be used.
     """
+    from penstock.exchanges.http import HttpTransport  # noqa: PLC0415 - only whoever sends waits for it
+
     requests = settings.requests
     gate = gate or _own_gate(exchange, settings, clock, listener)
     url = settings.exchanges.rest_urls.get(exchange.name, exchange.rest_url)

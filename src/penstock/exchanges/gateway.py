@@ -33,8 +33,8 @@ from penstock.exchanges.facts import (
     RequestSent,
     SendingStopped,
 )
-from penstock.exchanges.http import Answer, SendsRaw, Transport
 from penstock.exchanges.symbol_map import SymbolMap
+from penstock.exchanges.transport import Answer, SendsRaw, Transport
 from penstock.resilience.backoff import Backoff
 from penstock.resilience.circuit import CircuitBreaker, NoBreaker
 from penstock.telemetry import Listener, quiet

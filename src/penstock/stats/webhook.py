@@ -6,7 +6,6 @@ The address is a secret: it is in no message of an error.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import aiohttp
 import msgspec
 
 from penstock.config import Alerts
@@ -43,6 +42,8 @@ async def post(settings: Alerts, found: Sequence[Message]) -> None:
     Raises:
         NotDelivered: it was not accepted.
     """
+    import aiohttp  # noqa: PLC0415 - commands that show alerts and post none start sooner
+
     body = msgspec.json.encode(BODIES[settings.format](found))
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:

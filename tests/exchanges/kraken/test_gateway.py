@@ -7,9 +7,9 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.errors import BadRequest, ExchangeError, RateLimited, UnexpectedAnswer
 from penstock.exchanges.gateway import Gateway
-from penstock.exchanges.http import Answer
 from penstock.exchanges.kraken import EXCHANGE
 from penstock.exchanges.kraken.rest import TIME as ASK_TIME
+from penstock.exchanges.transport import Answer
 from penstock.market.symbol import Symbol
 from penstock.resilience.backoff import Backoff
 from penstock.throttle.gate import GateGrant

@@ -27,6 +27,7 @@ from penstock.streaming.commands import Subscription
 from penstock.streaming.connection import QUARANTINED
 from penstock.streaming.shard import Shard
 from penstock.streaming.shard_connection import Plan
+from penstock.streaming.subscribe_requests import ACK_WITHIN_S
 from penstock.telemetry import Fact
 
 from .conftest import Listen, ToyExchange, delta_frame, trade_frame
@@ -145,6 +146,31 @@ async def test_after_a_cut_it_connects_again_and_goes_on(listen: Listen) -> None
     assert len(exchange.connected_at_s) == 4
     assert under_test.shard.stats.reconnects.total() == 3
     assert sum(isinstance(fact, ConnectionLost) for fact in backend.facts) >= 3
+
+
+class EarlyClock(SystemClock):
+    """Wakes a little too early, as timers of whole milliseconds do."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds - 0.02 if seconds > 0.02 else seconds)
+
+
+async def test_it_connects_again_though_a_timer_is_early(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, connection: int) -> None:
+        await socket.send_str(trade_frame(connection))
+        if connection == 1:
+            await socket.close()
+        await stay(socket)
+
+    exchange, backend = ToyExchange(behave), Backend()
+    await listen(exchange)
+    under_test = session(exchange, backend, clock=EarlyClock())
+    async with running(under_test):
+        await backend.until(lambda: 2 in backend.trades)
+
+    # Not by the wake-up for an overdue answer to its subscriptions, which here never comes.
+    first_s, second_s = exchange.connected_at_s
+    assert second_s - first_s < ACK_WITHIN_S / 2
 
 
 async def test_refused_it_tries_again_ever_more_slowly(listen: Listen) -> None:

@@ -341,7 +341,9 @@ class Session:
         self._advance()
 
     async def _wake(self, number: int, at_ns: int) -> None:
-        await self._clock.sleep(max(0, at_ns - self._clock.now_ns()) / 1_000_000_000)
+        # Timers of uvloop are up to a millisecond early; what is not due yet would never be done.
+        while (left_ns := at_ns - self._clock.now_ns()) > 0:
+            await self._clock.sleep(left_ns / 1_000_000_000)
         await self._settle()
         self.shard.woken(number, self._clock.now_ns())
         self._advance()

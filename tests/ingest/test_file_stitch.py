@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.ingest.archived import BTC, DAY, FILE, SERIES, row, zipped
 
@@ -78,6 +78,7 @@ class Stitched:
     st.integers(1, 40),
     st.integers(1, 9),
 )
+@example([[2, 3]], [1, 3], 40, 9)  # a single id before a file
 def test_every_id_is_taken_once_and_in_order(
     files: list[list[int]], ends: list[int], stops_after: int, batch: int
 ) -> None:

@@ -54,7 +54,8 @@ class Scene:
         self.disk = Disk(open_log("memory:").writer("a"), folder)
         self.continuity = Continuity(["trades"], quiet)
         self.reporter = Reporter(StatusLocation("toy", "a", folder), self.continuity, self.clock)
-        taps = StreamTaps((self.continuity.take, self.reporter), WITHIN_S)
+        both = self.continuity.take, self.reporter
+        taps = StreamTaps(both, WITHIN_S, lambda stream: stream.channel == "trades")
         self.reporter.take_recorded = taps.pass_on
         recorder = Recorder(self.disk, taps=[taps])  # type: ignore[arg-type]
         taps.failed = recorder.tap_failed

@@ -64,7 +64,7 @@ class Slot:
         self.writer = self.log.writer(self.slot)
         self.projection = Projection(1, self.slot, consecutive, is_streamed=True)
         self.projection.found = self.gaps.append
-        self.taps = StreamTaps([self.projection.take], within_s=1e9)
+        self.taps = StreamTaps([self.projection.take], 1e9, self.projection.has_ids)
 
     def resume(self) -> None:
         self.projection.resume(self.stored.values(), self.writer.last_numbers())

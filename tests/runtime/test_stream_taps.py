@@ -1,16 +1,21 @@
 """Records reach taps by stream, many batches at once, and never on the other side of a marker."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.events import BTC, trade
+from msgspec.structs import replace
+from tests.events import BTC, ticker, trade
 
-from penstock.coverage.batches import StreamBatch, by_stream
-from penstock.market.events import Disconnect, Event
+from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream
+from penstock.coverage.continuity import Continuity
+from penstock.coverage.projection import Projection
+from penstock.market.events import Disconnect, Event, Source
 from penstock.market.symbol import Symbol
 from penstock.runtime.stream_taps import WITHIN_S, StreamTap, StreamTaps
 from penstock.storage.log import Stored, open_log
+from penstock.storage.log.keys import Stream
 
 ETH = Symbol("ETH", "USDT")
 WITHIN_NS = round(WITHIN_S * 1e9)
@@ -22,13 +27,21 @@ def marker(at_ns: int) -> Disconnect:
     )
 
 
+def in_trades(stream: Stream) -> bool:
+    return stream.channel == "trades"
+
+
 class World:
     """Taps on a log in memory, and what one of them received, call by call."""
 
     def __init__(self, within_s: float = WITHIN_S) -> None:
-        self.received = list[list[Stored]]()
-        self.taps = StreamTaps([self._receive], within_s)
+        self.received = list[list[StreamBatch]]()
+        self.taps = StreamTaps([self._receive], within_s, in_trades)
         self._writer = open_log("memory:").writer("a")
+
+    @property
+    def records(self) -> list[list[Stored]]:
+        return [[stored for batch in call for stored in batch.records] for call in self.received]
 
     def record(self, *events: Event) -> list[Stored]:
         stored = self._writer.append(events)
@@ -36,7 +49,7 @@ class World:
         return stored
 
     def _receive(self, batches: Sequence[StreamBatch]) -> None:
-        self.received.append([stored for batch in batches for stored in batch.records])
+        self.received.append(list(batches))
 
 
 def test_records_of_a_stream_are_passed_on_together_after_a_while() -> None:
@@ -44,21 +57,94 @@ def test_records_of_a_stream_are_passed_on_together_after_a_while() -> None:
 
     first = world.record(trade(1, received_at_ns=0), trade(7, ETH, received_at_ns=0))
     second = world.record(trade(2, received_at_ns=WITHIN_NS - 1))
-    assert world.received == []
+    assert world.records == []
     third = world.record(trade(8, ETH, received_at_ns=WITHIN_NS))
 
-    assert world.received == [[first[0], second[0], first[1], third[0]]]
+    assert world.records == [[first[0], second[0], first[1], third[0]]]
 
 
-def test_a_stream_with_many_records_is_passed_on_and_others_are_kept() -> None:
+def test_of_many_records_the_ends_are_kept_and_the_ranges_of_their_ids() -> None:
     world = World()
+    recorded = [world.record(trade(number))[0] for number in (1, 2, 3, 5, 6, 9)]
 
-    rare = world.record(trade(1, ETH))
-    frequent = [world.record(trade(number))[0] for number in range(1, 25)]
-
-    assert world.received == [frequent[:10], frequent[10:20]]
     world.taps.pass_on()
-    assert world.received[2:] == [[*rare, *frequent[20:]]]
+
+    [[batch]] = world.received
+    assert batch.records == (recorded[0], recorded[-1])
+    assert batch.count == 6
+    assert [each[:2] for each in batch.ranges] == [(1, 3), (5, 6), (9, 9)]
+    assert [each[2:] for each in batch.ranges] == [
+        (recorded[0], recorded[2]), (recorded[3], recorded[4]), (recorded[5], recorded[5])
+    ]  # fmt: skip
+
+
+def test_records_from_another_source_are_another_batch() -> None:
+    world = World()
+    recorded = [
+        world.record(trade(number, source=source))[0]
+        for number, source in ((1, "backfill"), (2, "backfill"), (3, "live"), (4, "live"))
+    ]
+
+    world.taps.pass_on()
+
+    assert world.records == [recorded[:2], recorded[2:]]
+
+
+def test_ranges_without_number_do_not_grow_without_bound() -> None:
+    world = World()
+    for number in range(1, 4 * GrowingBatch.MOST_RANGES, 2):
+        world.record(trade(number))
+    world.taps.pass_on()
+
+    assert max(len(batch.ranges) for call in world.received for batch in call) == 101
+    assert sum(batch.count for call in world.received for batch in call) == 200
+
+
+class Coverage:
+    """What is known of the records of one slot."""
+
+    def __init__(self) -> None:
+        self.missed = set[int]()
+        self.continuity = Continuity(["trades"], lambda _: None)
+        self.continuity.missed = lambda each: self.missed.update(range(each.first, each.last + 1))
+        self.projection = Projection(1, "a", lambda _: ["trades"], is_streamed=True)
+        self.projection.resume([], {})
+
+    def take(self, batches: Sequence[StreamBatch]) -> None:
+        self.continuity.take(batches)
+        self.projection.take(batches)
+
+    def runs(self) -> dict[str, object]:
+        found = self.projection.changed()
+        return {str(each.stream): (each.number, each.runs) for each in found}
+
+
+SOURCES = st.sampled_from(["live", "live", "live", "rest", "backfill"])
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, 30), st.booleans(), SOURCES), min_size=1)))
+def test_what_is_gathered_tells_the_same_as_each_record(
+    batches: list[list[tuple[int, bool, Source]]],
+) -> None:
+    writer, at_once, gathered = open_log("memory:").writer("a"), Coverage(), Coverage()
+    taps, at_ns = StreamTaps([gathered.take], WITHIN_S, gathered.projection.has_ids), 0
+    for batch in batches:
+        events = list[Event]()
+        for number, is_trade, source in batch:
+            at_ns += WITHIN_NS // 9
+            made = trade(number) if is_trade else ticker(at_ns)
+            events.append(replace(made, received_at_ns=at_ns, source=source))
+        recorded = writer.append(events)
+        at_once.take(by_stream(recorded))
+        if recorded:
+            taps(recorded)
+    taps.pass_on()
+
+    assert gathered.continuity.status() == at_once.continuity.status()
+    for _, ids in gathered.continuity.known():
+        missing = {number for gap in ids.runs.gaps() for number in range(gap.first, gap.last + 1)}
+        assert missing <= gathered.missed
+    assert gathered.runs() == at_once.runs()
 
 
 def test_each_batch_is_passed_on_where_nothing_is_kept() -> None:
@@ -67,7 +153,7 @@ def test_each_batch_is_passed_on_where_nothing_is_kept() -> None:
     first = world.record(trade(1))
     second = world.record(trade(2))
 
-    assert world.received == [first, second]
+    assert world.records == [first, second]
 
 
 def test_what_is_kept_is_passed_on_when_it_is_needed() -> None:
@@ -77,7 +163,7 @@ def test_what_is_kept_is_passed_on_when_it_is_needed() -> None:
     world.taps.pass_on()
     world.taps.pass_on()
 
-    assert world.received == [some]
+    assert world.records == [some]
 
 
 @given(st.lists(st.lists(st.tuples(st.booleans(), st.integers(0, 2 * WITHIN_NS)), min_size=1)))
@@ -97,11 +183,14 @@ def test_each_record_is_passed_on_once_and_in_order(
     ]
     world.taps.pass_on()
 
-    found = [stored for call in world.received for stored in call]
+    found = [batch for call in world.received for batch in call]
     for stream in {stored.stream for stored in recorded}:
-        mine = [each for each in recorded if each.stream == stream]
-        assert [each for each in found if each.stream == stream] == mine
-    assert len(found) == len(recorded)
+        mine = iter(each for each in recorded if each.stream == stream)
+        for batch in found:
+            if batch.stream == stream:
+                passed = list(islice(mine, batch.count))
+                assert list(batch.records) == list(dict.fromkeys((passed[0], passed[-1])))
+        assert not list(mine)
 
 
 def test_a_marker_separates_what_was_before_it_from_what_comes_after() -> None:
@@ -112,7 +201,7 @@ def test_a_marker_separates_what_was_before_it_from_what_comes_after() -> None:
     after = world.record(trade(9))
     world.taps.pass_on()
 
-    assert world.received == [before, marked, after]
+    assert world.records == [before, marked, after]
 
 
 def test_a_tap_that_raises_is_reported_and_harms_no_other() -> None:
@@ -124,7 +213,7 @@ def test_a_tap_that_raises_is_reported_and_harms_no_other() -> None:
     def sound(batches: Sequence[StreamBatch]) -> None:
         received.extend(batches[0].records)
 
-    taps = StreamTaps([broken, sound], 0.0)
+    taps = StreamTaps([broken, sound], 0.0, in_trades)
     taps.failed = lambda tap, error: failed.append((tap, str(error)))
     stored = open_log("memory:").writer("a").append([trade(1)])
     taps(stored)

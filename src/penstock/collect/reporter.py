@@ -136,9 +136,9 @@ class Reporter:
     def __call__(self, batches: Sequence[StreamBatch]) -> None:
         """Update from newly recorded events, by stream."""
         for batch in batches:
-            count, event = len(batch.records), batch.records[-1].event
-            self.numbered += count
-            self._records[batch.stream] += count
+            event = batch.records[-1].event
+            self.numbered += batch.count
+            self._records[batch.stream] += batch.count
             # Only kept: a status is made once a second.
             if type(event) in _PRICES:
                 self._latest[batch.stream] = event

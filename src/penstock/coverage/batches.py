@@ -1,11 +1,11 @@
 """Splits what the recorder has written into streams, once for all who track ids.
 
 The usual batch of a stream has consecutive ids. That is found by comparing its first and last id
-with the number of records, without a look at each id.
+with the number of records, without a look at each id. Of a batch that has grown over many writes
+only the ends are kept, and the ranges of its ids.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import starmap
 from operator import attrgetter, lt
 from typing import NamedTuple
@@ -26,25 +26,94 @@ class IdRange(NamedTuple):
 
 
 class StreamBatch:
-    """The new records of one stream, in the order in which they were recorded."""
+    """New records of one stream, in the order in which they were recorded."""
 
-    def __init__(self, stream: Stream, records: Sequence[Stored]) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        records: Sequence[Stored],
+        count: int | None = None,
+        ranges: list[IdRange] | None = None,
+    ) -> None:
+        """With ``count``, ``records`` are only the first and the last of so many."""
         self.stream, self.records = stream, records
+        self.count = len(records) if count is None else count
+        self._ranges = ranges
 
-    @cached_property
+    @property
     def ranges(self) -> list[IdRange]:
         """Their ids; records without an id are left out."""
+        if self._ranges is None:
+            assert self.count == len(self.records), "of these only the ends were kept"
+            self._ranges = _ranges_of(self.records)
+        return self._ranges
+
+    def above(self, number: int) -> "StreamBatch":
+        """The records with higher numbers; of a batch that has only its ends, all if there are any.
+
+        To add what is known already has no effect.
+        """
         records = self.records
-        first, last = id_of_key(records[0].key), id_of_key(records[-1].key)
-        if first is not None and last is not None and last - first + 1 == len(records):
-            keys = list(map(_key, records))
-            # Rising as well, so that they are all ids in between.
-            if all(map(lt, keys, keys[1:])):
-                return [IdRange(first, last, records[0], records[-1])]
-        return _ranges(records)
+        if not records or records[0].number > number:
+            return self
+        if self.count > len(records) and records[-1].number > number:
+            return self
+        return StreamBatch(self.stream, [each for each in records if each.number > number])
 
 
-def _ranges(records: Sequence[Stored]) -> list[IdRange]:
+class GrowingBatch:
+    """A batch of which only the ends are kept: its numbers are consecutive, its source is one."""
+
+    __slots__ = ("_begin", "_count", "_first_id", "_last", "_next_id", "_ranges", "first")
+
+    MOST_RANGES = 100
+
+    def __init__(self, first: Stored, *, by_id: bool) -> None:
+        """``by_id``: the ranges of ids are wanted."""
+        self.first = self._begin = self._last = first
+        self._count = 1
+        self._ranges: list[IdRange] | None = [] if by_id else None
+        found = id_of_key(first.key) if by_id else None
+        self._first_id, self._next_id = found, None if found is None else found + 1
+
+    def add(self, stored: Stored) -> bool:
+        """Add the next record; False, without effect, if it does not fit: take the batch then."""
+        last = self._last
+        if stored.number != last.number + 1 or stored.event.source != last.event.source:
+            return False
+        if self._ranges is not None and len(self._ranges) == self.MOST_RANGES:
+            return False
+        if self._ranges is not None:
+            found = id_of_key(stored.key)
+            if found is None or found != self._next_id:
+                self._end_range(self._ranges)
+                self._begin, self._first_id = stored, found
+            self._next_id = None if found is None else found + 1
+        self._last = stored
+        self._count += 1
+        return True
+
+    def take(self) -> StreamBatch:
+        """The batch; nothing may be added afterwards."""
+        if self._ranges is not None:
+            self._end_range(self._ranges)
+        stream = self.first.stream
+        if self._count == 1:
+            return StreamBatch(stream, (self.first,), 1, self._ranges)
+        return StreamBatch(stream, (self.first, self._last), self._count, self._ranges)
+
+    def _end_range(self, ranges: list[IdRange]) -> None:
+        if self._first_id is not None and self._next_id is not None:
+            ranges.append(IdRange(self._first_id, self._next_id - 1, self._begin, self._last))
+
+
+def _ranges_of(records: Sequence[Stored]) -> list[IdRange]:
+    first, last = id_of_key(records[0].key), id_of_key(records[-1].key)
+    if first is not None and last is not None and last - first + 1 == len(records):
+        keys = list(map(_key, records))
+        # Rising as well, so that they are all ids in between.
+        if all(map(lt, keys, keys[1:])):
+            return [IdRange(first, last, records[0], records[-1])]
     found: list[IdRange] = []
     for stored in records:
         number = id_of_key(stored.key)

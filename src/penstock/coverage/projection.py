@@ -223,6 +223,10 @@ class Projection:
             self._series[stream] = None if by is None else Series(stream, by)
         return self._series[stream]
 
+    def has_ids(self, stream: Stream) -> bool:
+        """Whether the ids of a stream's records count, not only when they were received."""
+        return self._kind_of(stream) in ("id", "open_ms")
+
     def _kind_of(self, stream: Stream) -> By | None:
         by = kind_of(stream, self._consecutive)
         return None if by == "received_ns" and not self._is_streamed else by

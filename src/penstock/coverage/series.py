@@ -59,9 +59,8 @@ class Series:
 
     def take(self, batch: StreamBatch, markers: Sequence[Disconnect] = ()) -> Iterator[GapRow]:
         """Add records, with the markers that were recorded among them; return gaps by time."""
+        batch = batch.above(self.number)
         records = batch.records
-        if records and records[0].number <= self.number:
-            records = [stored for stored in records if stored.number > self.number]
         for marker in markers:
             at_ns = marker.received_at_ns
             before = [each for each in records if each.event.received_at_ns < at_ns]

@@ -140,7 +140,8 @@ class RecordingProcess(Process):
         publishers = Publishers(self._prepared, source, self.settings.publish.queue)
         self._publishers = self.stack.enter_context(closing(publishers))
         within_s = WITHIN_S if continuity is not None else 0.0
-        stream_taps = StreamTaps((*self._cover(writer, continuity), *taps), within_s)
+        all_taps = (*self._cover(writer, continuity), *taps)
+        stream_taps = StreamTaps(all_taps, within_s, self.coverage.projection.has_ids)
         recorder = Recorder(
             writer,
             publishers,

@@ -1,22 +1,20 @@
-"""Passes what was recorded to taps that work by stream, several records of a stream at once.
+"""Passes what was recorded to taps that work by stream, all records of a second at once.
 
 A collector writes hundreds of small batches a second, each with a record or two of many streams. A
-tap costs as much for one record of a stream as for ten. So the records of each stream are kept for
-a moment and passed on together: ten of them, so that few are in memory, or what came in half a
-second. Streams become due one after the other, so the event loop is never blocked for long.
+tap costs as much for one record of a stream as for a hundred. So the records of each stream are
+gathered for a moment: only the first and the last of them are kept, and which ids they have.
+Streams become due one after the other, so the event loop is never blocked for long.
 """
 
 from collections.abc import Callable, Sequence
 
-from penstock.coverage.batches import StreamBatch, by_stream
+from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream
 from penstock.market.events import Disconnect
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 
-WITHIN_S = 0.5
-"""How long records of a collector are kept, while others follow."""
-_ENOUGH = 10
-"""With so many records a stream is due."""
+WITHIN_S = 1.0
+"""How long records of a collector are gathered, while others follow."""
 
 StreamTap = Callable[[Sequence[StreamBatch]], None]
 """Called with new records by stream, in the order of recording within each."""
@@ -25,9 +23,13 @@ StreamTap = Callable[[Sequence[StreamBatch]], None]
 class StreamTaps:
     """A tap of the recorder. For one event loop."""
 
-    def __init__(self, taps: Sequence[StreamTap], within_s: float) -> None:
+    def __init__(
+        self, taps: Sequence[StreamTap], within_s: float, has_ids: Callable[[Stream], bool]
+    ) -> None:
+        """``has_ids``: whether the taps ask for the ids of a stream's records."""
         self._taps, self._within_ns = tuple(taps), round(within_s * 1_000_000_000)
-        self._kept: dict[Stream, list[Stored]] = {}
+        self._has_ids = has_ids
+        self._kept: dict[Stream, GrowingBatch] = {}
         """The stream whose records have been kept for longest comes first."""
         self.failed: Callable[[StreamTap, Exception], None]
         """Called with a tap that raised."""
@@ -47,29 +49,28 @@ class StreamTaps:
         """Pass on what is kept; due before anything is read from a tap."""
         if self._kept:
             kept, self._kept = self._kept, {}
-            self._pass([StreamBatch(*each) for each in kept.items()])
+            self._pass([each.take() for each in kept.values()])
 
     def _keep(self, recorded: Sequence[Stored]) -> list[StreamBatch]:
-        """Keep records; return those of streams that have enough of them."""
+        """Keep records; return batches that cannot grow any more."""
         kept, due = self._kept, list[StreamBatch]()
         for stored in recorded:
-            records = kept.get(stored.stream)
-            if records is None:
-                kept[stored.stream] = [stored]
-            elif len(records) + 1 < _ENOUGH:
-                records.append(stored)
-            else:
+            growing = kept.get(stored.stream)
+            if growing is not None:
+                if growing.add(stored):
+                    continue
+                due.append(growing.take())
                 del kept[stored.stream]
-                due.append(StreamBatch(stored.stream, [*records, stored]))
+            kept[stored.stream] = GrowingBatch(stored, by_id=self._has_ids(stored.stream))
         return due
 
     def _outdated(self, latest: Stored) -> list[StreamBatch]:
         """Take the records of streams that were kept for long enough."""
         until_ns, due = latest.event.received_at_ns - self._within_ns, list[StreamBatch]()
-        for stream, records in self._kept.items():
-            if records[0].event.received_at_ns > until_ns:
+        for growing in self._kept.values():
+            if growing.first.event.received_at_ns > until_ns:
                 break
-            due.append(StreamBatch(stream, records))
+            due.append(growing.take())
         for batch in due:
             del self._kept[batch.stream]
         return due

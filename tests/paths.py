@@ -7,7 +7,8 @@ import pytest
 
 from penstock import compiled
 
-PARTS = ("Appender", "Book", "Encoder", "Incoming", "Packer", "Reader", "Relay", "decimals")
+PARTS = ("Appender", "Book", "Encoder", "Gatherer", "Incoming", "Packer", "Reader", "Relay",
+         "Updater", "decimals")  # fmt: skip
 
 
 @contextmanager

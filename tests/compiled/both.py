@@ -75,15 +75,20 @@ class Both:
         books = [each for each in events if hasattr(each, "bids_raw")]
         numbers = [(as_decimals(each.bids_raw), as_decimals(each.asks_raw)) for each in books]
         assert numbers == [(each.bids, each.asks) for each in books]
-        kept = {
-            symbol: (book.state, book.reason, book.update_id, book.resyncs)
-            + (() if book.levels is None else self._levels(book.levels))
-            for symbol, book in of.books.items()
-        }
+        kept = books_of(of)
         quarantined = list(of.quarantine), dict(of.malformed), list(of.refusals)
         of.quarantine.clear()
         return [events, numbers, kept, quarantined, of.take_interruptions()]
 
-    @staticmethod
-    def _levels(levels: Any) -> tuple[Any, ...]:
-        return (levels.texts(), levels.best_bid, levels.best_ask, levels.crossed(), len(levels))
+
+def books_of(connection: Connection) -> dict[Symbol, tuple[Any, ...]]:
+    """All that shows of a connection's books."""
+    return {
+        symbol: (book.state, book.reason, book.update_id, book.resyncs, book.wants_snapshot)
+        + (() if book.levels is None else _levels(book.levels))
+        for symbol, book in connection.books.items()
+    }
+
+
+def _levels(levels: Any) -> tuple[Any, ...]:
+    return (levels.texts(), levels.best_bid, levels.best_ask, levels.crossed(), len(levels))

@@ -1,7 +1,7 @@
 """Sends input to both paths until a time is over, the compiled one sanitised.
 
-Frames, good and bad, are read and kept as books, events are appended to a log, and batches are
-packed and forwarded.
+Frames, good and bad, are read and kept as books, deltas are applied, events are appended to a log,
+records are gathered by stream, and batches are packed and forwarded.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -27,7 +27,7 @@ _APPENDS_AT_ONCE = 60
 
 def run(seconds: float, seed: int) -> int:
     """Compare for so long; return the number of frames and records. Raises AssertionError."""
-    from tests.compiled import batches, records  # noqa: PLC0415 (in the process that compares)
+    from tests.compiled import batches, deltas, gathered, records  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
     from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
@@ -43,14 +43,16 @@ def run(seconds: float, seed: int) -> int:
                     both.receive(batch)
                 except Exception as error:
                     raise AssertionError(f"{exchange}, --seed {seed}: {error}") from error
-        try:
-            frames += records.run(seed, _APPENDS_AT_ONCE)
-        except Exception as error:
-            raise AssertionError(f"records, --seed {seed}: {error}") from error
-        try:
-            frames += batches.run(seed, _ROUNDS_AT_ONCE)
-        except Exception as error:
-            raise AssertionError(f"batches, --seed {seed}: {error}") from error
+        for part, rounds in (
+            (records, _APPENDS_AT_ONCE),
+            (batches, _ROUNDS_AT_ONCE),
+            (deltas, _ROUNDS_AT_ONCE),
+            (gathered, _ROUNDS_AT_ONCE),
+        ):
+            try:
+                frames += part.run(seed, rounds)
+            except Exception as error:
+                raise AssertionError(f"{part.__name__}, --seed {seed}: {error}") from error
         chance, relays = Chance(seed), BothRelays()
         for _ in range(_ROUNDS_AT_ONCE):
             try:

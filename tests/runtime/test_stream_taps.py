@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.events import BTC, ticker, trade
+from tests.paths import both_paths  # noqa: F401 (every test runs on both)
 
 from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream
 from penstock.coverage.continuity import Continuity

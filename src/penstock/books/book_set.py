@@ -14,8 +14,9 @@ from penstock.books.restarts import BookRestarts
 from penstock.books.rules import BookRules
 from penstock.books.sequenced import SequencedBook
 from penstock.books.streamed import StreamedBook
+from penstock.books.updates import new_updater
 from penstock.books.whole import WholeBook
-from penstock.market.events import BookSnapshot
+from penstock.market.events import BookDelta, BookSnapshot, Event
 from penstock.market.symbol import Symbol
 
 
@@ -45,8 +46,19 @@ class BookSet(dict[Symbol, Book]):
         super().__init__()
         self.rules, self.restarts, self._issue = rules, restarts, issue
         self._keep_levels, self._copies = keep_levels, False
+        self._updater = new_updater() if rules.numbered else None
         self.holes: set[Symbol] = set()
         """Books that hold deltas back until another connection has delivered the missing ones."""
+
+    def apply(self, events: Sequence[Event], otherwise: Callable[[BookDelta], None]) -> bool:
+        """Apply the deltas among events, in order, each to its book if it has no consequences.
+
+        The others are passed to ``otherwise``. False, without effect, where that is not possible.
+        """
+        if self._updater is None:
+            return False
+        self._updater.apply(events, self, otherwise)
+        return True
 
     def add(self, symbols: Iterable[Symbol]) -> None:
         """Add books that are not started yet."""

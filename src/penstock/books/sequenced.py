@@ -246,7 +246,11 @@ class SequencedBook:
             self.invalidate(f"delta {self.update_id}: {error}")
             return
         if levels.crossed():
-            self.invalidate(f"crossed at {self.update_id}: somebody bids what is asked")
+            self.found_crossed()
+
+    def found_crossed(self) -> None:
+        """Mark the book stale: something in it is wrong."""
+        self.invalidate(f"crossed at {self.update_id}: somebody bids what is asked")
 
 
 class SequencedAudit:

@@ -13,23 +13,29 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Appender as CompiledAppender
     from penstock.compiled._hot import Book as CompiledBook
     from penstock.compiled._hot import Encoder as CompiledEncoder
+    from penstock.compiled._hot import Gatherer as CompiledGatherer
     from penstock.compiled._hot import Incoming as CompiledIncoming
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Packer as CompiledPacker
     from penstock.compiled._hot import Reader as CompiledReader
     from penstock.compiled._hot import Relay as CompiledRelay
+    from penstock.compiled._hot import Updater as CompiledUpdater
 
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 5
+INTERFACE = 6
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
 """Reads frames by layouts; None, like the others, where the Python code is used."""
 Book: "type[CompiledBook] | None" = None
 """The levels of a book."""
+Updater: "type[CompiledUpdater] | None" = None
+"""Applies deltas to sequenced books."""
+Gatherer: "type[CompiledGatherer] | None" = None
+"""Gathers records by stream."""
 Relay: "type[CompiledRelay] | None" = None
 """Forwards the batches of publishers."""
 Incoming: "type[CompiledIncoming] | None" = None
@@ -64,6 +70,7 @@ else:
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
             Appender, Encoder = _hot.Appender, _hot.Encoder
+            Gatherer, Updater = _hot.Gatherer, _hot.Updater
             Incoming, Packer, Relay = _hot.Incoming, _hot.Packer, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"

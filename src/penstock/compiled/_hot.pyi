@@ -54,6 +54,37 @@ class Book:
     def best_ask(self) -> tuple[Decimal, Decimal] | None: ...
     def __len__(self) -> int: ...
 
+class Updater:
+    # Any: of whatever classes deltas, books and their levels are.
+    def __new__(
+        cls,
+        delta: object,
+        delta_fields: tuple[Any, ...],
+        book: object,
+        book_fields: tuple[Any, ...],
+        levels: object,
+        levels_fields: tuple[Any, ...],
+        synced: str,
+        crossed: str,
+    ) -> Updater: ...
+    def apply(
+        self, events: Sequence[Any], books: dict[Any, Any], otherwise: Callable[[Any], None], /
+    ) -> None: ...
+
+class Gatherer:
+    # Any: of whatever classes records and batches are.
+    def __new__(
+        cls,
+        record: object,
+        record_fields: tuple[Any, ...],
+        batch: object,
+        batch_fields: tuple[Any, ...],
+        source: str,
+    ) -> Gatherer: ...
+    def gather(
+        self, records: Sequence[Any], batches: dict[Any, Any], otherwise: Callable[[Any], None], /
+    ) -> None: ...
+
 class Encoder:
     def __new__(
         cls,

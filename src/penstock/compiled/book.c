@@ -382,23 +382,37 @@ static int take(Book *book, const Py_buffer *bids, const Py_buffer *asks, int an
     return outcome;
 }
 
+static int take_raw(Book *book, PyObject *bids, PyObject *asks, int anew)
+{
+    Py_buffer of_bids, of_asks;
+    int outcome;
+    if (PyObject_GetBuffer(bids, &of_bids, PyBUF_SIMPLE) < 0)
+        return -1;
+    if (PyObject_GetBuffer(asks, &of_asks, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&of_bids);
+        return -1;
+    }
+    outcome = take(book, &of_bids, &of_asks, anew);
+    PyBuffer_Release(&of_bids);
+    PyBuffer_Release(&of_asks);
+    return outcome;
+}
+
+int change_book(PyObject *book, PyObject *bids, PyObject *asks)
+{
+    return take_raw((Book *)book, bids, asks, 0);
+}
+
+int has_crossed(PyObject *book) { return is_crossed((Book *)book); }
+
 static PyObject *taken(PyObject *self, PyObject *const *args, Py_ssize_t count, int anew)
 {
-    Py_buffer bids, asks;
     int outcome;
     if (count != 2) {
         PyErr_SetString(PyExc_TypeError, "bids and asks are needed");
         return NULL;
     }
-    if (PyObject_GetBuffer(args[0], &bids, PyBUF_SIMPLE) < 0)
-        return NULL;
-    if (PyObject_GetBuffer(args[1], &asks, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&bids);
-        return NULL;
-    }
-    outcome = take((Book *)self, &bids, &asks, anew);
-    PyBuffer_Release(&bids);
-    PyBuffer_Release(&asks);
+    outcome = take_raw((Book *)self, args[0], args[1], anew);
     if (outcome < 0)
         return NULL;
     return PyBool_FromLong(outcome == 0);

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 5
+#define INTERFACE 6
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -36,6 +36,7 @@ typedef struct {
     PyObject *decimal;  /* decimal.Decimal */
     PyObject *create;   /* create_decimal of a context that rounds nothing: faster than the type */
     PyObject *encoder;  /* the type Encoder */
+    PyObject *book;     /* the type Book */
     Remembered *numbers;
     KnownLevel *levels;
 } State;
@@ -57,12 +58,19 @@ PyObject *text_of(Span span);
 /* (price, quantity) as Decimals, or as texts if `state` is NULL. */
 PyObject *level_of(State *state, Span price, Span quantity);
 
+/* Of a `Book`: as its methods `apply` and `crossed`. 0 if it was changed, 1 if not, -1 with an
+   exception set. */
+int change_book(PyObject *book, PyObject *bids, PyObject *asks);
+int has_crossed(PyObject *book);
+
 #define MOST_FIELDS 32
 
 /* Where an object has fields, found by their descriptors; spoils the object. Returns how many, or
    -1 with an exception set. */
 Py_ssize_t find_offsets(PyObject *sample, PyObject *descriptors, Py_ssize_t most,
                         Py_ssize_t *offsets);
+/* The class of an object that has just these fields, and where; NULL with an exception set. */
+PyObject *probe(PyObject *sample, PyObject *descriptors, Py_ssize_t count, Py_ssize_t *offsets);
 
 /* Borrowed; NULL if it was never set. */
 static inline PyObject *slot_at(PyObject *object, Py_ssize_t offset)
@@ -109,6 +117,8 @@ extern PyType_Spec number_spec;
 extern PyType_Spec levels_spec;
 extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
+extern PyType_Spec updater_spec;
+extern PyType_Spec gatherer_spec;
 extern PyType_Spec encoder_spec;
 extern PyType_Spec appender_spec;
 extern PyType_Spec relay_spec;

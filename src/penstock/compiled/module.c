@@ -246,12 +246,16 @@ static int begin(PyObject *module)
         || add_type(module, &relay_spec, "Relay") < 0
         || add_type(module, &incoming_spec, "Incoming") < 0
         || add_type(module, &packer_spec, "Packer") < 0
+        || add_type(module, &updater_spec, "Updater") < 0
+        || add_type(module, &gatherer_spec, "Gatherer") < 0
         || add_type(module, &reader_spec, "Reader") < 0
         || add_type(module, &appender_spec, "Appender") < 0)
         return -1;
     if ((state->encoder = added_type(module, &encoder_spec, "Encoder")) == NULL)
         return -1;
-    return add_type(module, &book_spec, "Book");
+    if ((state->book = added_type(module, &book_spec, "Book")) == NULL)
+        return -1;
+    return 0;
 }
 
 static int visit_state(PyObject *module, visitproc visit, void *arg)
@@ -261,6 +265,7 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->decimal);
     Py_VISIT(state->create);
     Py_VISIT(state->encoder);
+    Py_VISIT(state->book);
     return 0;
 }
 
@@ -271,6 +276,7 @@ static int clear_state(PyObject *module)
     Py_CLEAR(state->decimal);
     Py_CLEAR(state->create);
     Py_CLEAR(state->encoder);
+    Py_CLEAR(state->book);
     for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
         Py_CLEAR(state->numbers[i].decimal);
     for (Py_ssize_t i = 0; state->levels != NULL && i < REMEMBERED; i++)

@@ -47,23 +47,19 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
                             "most",   "most_in_batch", NULL};
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *sample, *fields, *beginnings, *numbers, *batch_beginning;
-    Py_ssize_t most, most_in_batch, count;
+    Py_ssize_t most, most_in_batch;
     Packer *packer;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!O!Snn", names, &sample, &PyTuple_Type,
                                      &fields, &PyDict_Type, &beginnings, &PyDict_Type, &numbers,
                                      &batch_beginning, &most, &most_in_batch)
         || (packer = (Packer *)allocate(type, 0)) == NULL)
         return NULL;
-    packer->kind = Py_NewRef((PyObject *)Py_TYPE(sample));
     packer->beginnings = Py_NewRef(beginnings);
     packer->numbers = Py_NewRef(numbers);
     packer->batch_beginning = Py_NewRef(batch_beginning);
     packer->most = most;
     packer->most_in_batch = most_in_batch;
-    count = find_offsets(sample, fields, MESSAGE_FIELDS, packer->at);
-    if (count >= 0 && count < MESSAGE_FIELDS)
-        PyErr_SetString(PyExc_ValueError, "a message has too few fields");
-    if (count < MESSAGE_FIELDS) {
+    if ((packer->kind = probe(sample, fields, MESSAGE_FIELDS, packer->at)) == NULL) {
         Py_DECREF(packer);
         return NULL;
     }

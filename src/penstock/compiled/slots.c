@@ -36,6 +36,14 @@ Py_ssize_t find_offsets(PyObject *sample, PyObject *descriptors, Py_ssize_t most
     return count;
 }
 
+PyObject *probe(PyObject *sample, PyObject *descriptors, Py_ssize_t count, Py_ssize_t *offsets)
+{
+    Py_ssize_t found = find_offsets(sample, descriptors, count, offsets);
+    if (found >= 0 && found < count)
+        PyErr_SetString(PyExc_ValueError, "an object has too few fields");
+    return found < count ? NULL : Py_NewRef((PyObject *)Py_TYPE(sample));
+}
+
 int whole_of(PyObject *value, int64_t *into)
 {
     int overflow = 0;

@@ -8,10 +8,14 @@ only the ends are kept, and the ranges of its ids.
 from collections.abc import Callable, Sequence
 from itertools import starmap
 from operator import attrgetter, lt
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from penstock import compiled
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream, id_of_key
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import Gatherer
 
 _key: Callable[[Stored], bytes] = attrgetter("key")
 
@@ -64,28 +68,38 @@ class StreamBatch:
 class GrowingBatch:
     """A batch of which only the ends are kept: its numbers are consecutive, its source is one."""
 
-    __slots__ = ("_begin", "_count", "_first_id", "_last", "_next_id", "_ranges", "first")
+    __slots__ = (
+        "_begin",
+        "_count",
+        "_first_id",
+        "_last",
+        "_next_id",
+        "_ranges",
+        "_source",
+        "first",
+    )
 
     MOST_RANGES = 100
 
     def __init__(self, first: Stored, *, by_id: bool) -> None:
         """``by_id``: the ranges of ids are wanted."""
         self.first = self._begin = self._last = first
+        self._source = first.event.source
         self._count = 1
         self._ranges: list[IdRange] | None = [] if by_id else None
+        """Those that have ended: the last one grows until then."""
         found = id_of_key(first.key) if by_id else None
         self._first_id, self._next_id = found, None if found is None else found + 1
 
     def add(self, stored: Stored) -> bool:
         """Add the next record; False, without effect, if it does not fit: take the batch then."""
-        last = self._last
-        if stored.number != last.number + 1 or stored.event.source != last.event.source:
-            return False
-        if self._ranges is not None and len(self._ranges) == self.MOST_RANGES:
+        if stored.number != self._last.number + 1 or stored.event.source != self._source:
             return False
         if self._ranges is not None:
             found = id_of_key(stored.key)
             if found is None or found != self._next_id:
+                if len(self._ranges) == self.MOST_RANGES:
+                    return False
                 self._end_range(self._ranges)
                 self._begin, self._first_id = stored, found
             self._next_id = None if found is None else found + 1
@@ -105,6 +119,22 @@ class GrowingBatch:
     def _end_range(self, ranges: list[IdRange]) -> None:
         if self._first_id is not None and self._next_id is not None:
             ranges.append(IdRange(self._first_id, self._next_id - 1, self._begin, self._last))
+
+
+def new_gatherer() -> "Gatherer | None":
+    """What adds records to their growing batches; None if each has to be added by itself."""
+    if compiled.Gatherer is None:
+        return None
+    return compiled.Gatherer(
+        Stored(Stream("", "", ""), "", 0, b"", b"", ""),
+        tuple(getattr(Stored, name) for name in ("stream", "number", "key", "known")),
+        GrowingBatch.__new__(GrowingBatch),
+        tuple(
+            getattr(GrowingBatch, name)
+            for name in ("_source", "_last", "_count", "_next_id", "_ranges")
+        ),
+        "source",
+    )
 
 
 def _ranges_of(records: Sequence[Stored]) -> list[IdRange]:

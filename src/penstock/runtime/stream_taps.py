@@ -8,7 +8,7 @@ Streams become due one after the other, so the event loop is never blocked for l
 
 from collections.abc import Callable, Sequence
 
-from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream
+from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream, new_gatherer
 from penstock.market.events import Disconnect
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
@@ -31,6 +31,9 @@ class StreamTaps:
         self._has_ids = has_ids
         self._kept: dict[Stream, GrowingBatch] = {}
         """The stream whose records have been kept for longest comes first."""
+        self._ended: list[StreamBatch] = []
+        """Batches that could not grow any more, while others are kept."""
+        self._gatherer = new_gatherer()
         self.failed: Callable[[StreamTap, Exception], None]
         """Called with a tap that raised."""
 
@@ -53,16 +56,23 @@ class StreamTaps:
 
     def _keep(self, recorded: Sequence[Stored]) -> list[StreamBatch]:
         """Keep records; return batches that cannot grow any more."""
-        kept, due = self._kept, list[StreamBatch]()
-        for stored in recorded:
-            growing = kept.get(stored.stream)
-            if growing is not None:
-                if growing.add(stored):
-                    continue
-                due.append(growing.take())
-                del kept[stored.stream]
-            kept[stored.stream] = GrowingBatch(stored, by_id=self._has_ids(stored.stream))
-        return due
+        if self._gatherer is not None:
+            self._gatherer.gather(recorded, self._kept, self._keep_one)
+        else:
+            for stored in recorded:
+                self._keep_one(stored)
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _keep_one(self, stored: Stored) -> None:
+        stream, kept = stored.stream, self._kept
+        growing = kept.get(stream)
+        if growing is not None:
+            if growing.add(stored):
+                return
+            self._ended.append(growing.take())
+            del kept[stream]
+        kept[stream] = GrowingBatch(stored, by_id=self._has_ids(stream))
 
     def _outdated(self, latest: Stored) -> list[StreamBatch]:
         """Take the records of streams that were kept for long enough."""

@@ -275,6 +275,8 @@ class Connection:
 
     def _deliver(self, events: Sequence[Event]) -> None:
         self.events.extend(events)
+        if self.books.apply(events, self._changed):
+            return
         in_stream = self._in_stream
         for event in events:
             if type(event) is BookDelta:

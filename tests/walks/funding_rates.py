@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from penstock.exchanges.binance.payloads import EventMaker
 from penstock.exchanges.binance.stream import _Channel
+from penstock.exchanges.row_events import StampedEvents
 from penstock.market.channels import Channel, Probe, contents
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
@@ -42,7 +42,7 @@ class FundingPayload(Struct, gc=False):
 
 
 def funding_rate(
-    _: EventMaker, data: FundingPayload, symbol: Symbol, received_at_ns: int
+    _: StampedEvents, data: FundingPayload, symbol: Symbol, received_at_ns: int
 ) -> FundingRate:
     """Reads <s>@markPrice."""
     return FundingRate(

@@ -12,6 +12,8 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import ValidationError
 
+from penstock.exchanges.answers import plain_number, plain_numbers
+from penstock.exchanges.rows import REST, CandleRow, candle_of
 from penstock.market.events import Candle, Event, Trade
 from penstock.market.interval import DAY_MS, Interval
 from penstock.market.symbol import Symbol
@@ -80,16 +82,19 @@ class FileSeries(Generic[R]):
 
 @dataclass(frozen=True)
 class BulkFiles:
-    """All files that an exchange publishes, as paths and readers of rows."""
+    """All files that an exchange publishes, as paths and columns."""
 
+    exchange: str
     trades_path: str
     """With ``{native}`` for the market, ``{frequency}`` and ``{date}`` for the day or month."""
-    read_trade: Callable[[Sequence[str], Symbol, int], Trade]
-    """(values, symbol, received_at_ns) → trade, with ``source="backfill"``."""
+    trade_columns: Sequence[str]
+    """Names of the values of a row. ``id``, ``price``, ``quantity``, ``at`` and ``maker_bought``
+    are read."""
     candles_path: str
     """The same, with ``{interval}``."""
-    read_candle: Callable[[Sequence[str], Symbol, Interval, int], Candle]
-    """The same for a closed candle, equal to the one that a request returns."""
+    candle_columns: Sequence[str]
+    """The same. ``open_ms``, ``close_ms`` (in either unit), ``trades`` and the other fields of a
+    ``CandleRow`` are read."""
 
     def trades(self, native: str, symbol: Symbol) -> FileSeries[Trade] | None:
         """The files of a market's trades, by its native name; None if there can be none."""
@@ -97,7 +102,7 @@ class BulkFiles:
             return None
         return FileSeries(
             lambda span: _path(self.trades_path, span, native),
-            lambda values, at_ns: self.read_trade(values, symbol, at_ns),
+            _trade_reader(self.exchange, self.trade_columns, symbol),
             lambda trade: trade.id,
         )
 
@@ -108,9 +113,61 @@ class BulkFiles:
             return None
         return FileSeries(
             lambda span: _path(self.candles_path, span, native, interval),
-            lambda values, at_ns: self.read_candle(values, symbol, interval, at_ns),
+            _candle_reader(self.exchange, self.candle_columns, symbol, interval),
             lambda candle: candle.open_ms,
         )
+
+
+class _CandleValues(CandleRow):
+    """A row of a file, with its values by column."""
+
+    open_ms: str
+
+
+def _trade_reader(
+    exchange: str, columns: Sequence[str], symbol: Symbol
+) -> Callable[[Sequence[str], int], Trade]:
+    # Of millions of rows, so places are looked up once.
+    names = "id", "price", "quantity", "at", "maker_bought"
+    number, price, quantity, at, maker_bought = map(columns.index, names)
+
+    def read(values: Sequence[str], received_at_ns: int) -> Trade:
+        _check_count(values, columns)
+        return Trade(
+            exchange=exchange,
+            symbol=symbol,
+            received_at_ns=received_at_ns,
+            source="backfill",
+            id=whole_number(values[number]),
+            at_ns=instant_us(values[at]) * 1000,
+            price_text=plain_number(values[price]),
+            quantity_text=plain_number(values[quantity]),
+            taker="sell" if is_true(values[maker_bought]) else "buy",
+        )
+
+    return read
+
+
+def _candle_reader(
+    exchange: str, columns: Sequence[str], symbol: Symbol, interval: Interval
+) -> Callable[[Sequence[str], int], Candle]:
+    """Candles equal to those that a request returns, all of them closed."""
+
+    def read(values: Sequence[str], received_at_ns: int) -> Candle:
+        _check_count(values, columns)
+        row = _CandleValues()
+        vars(row).update(zip(columns, values, strict=True))
+        open_ms, row.close_ms = instant_us(row.open_ms) // 1000, instant_us(row.close_ms) // 1000
+        row.trades = whole_number(row.trades)
+        origin = exchange, symbol, received_at_ns, REST
+        return candle_of(row, origin, interval, open_ms, closed=True, spell=plain_numbers)
+
+    return read
+
+
+def _check_count(values: Sequence[str], columns: Sequence[str]) -> None:
+    if len(values) != len(columns):
+        raise ValidationError(f"it has {len(values)} values instead of {len(columns)}")
 
 
 def _path(form: str, span: FileSpan, native: str, interval: Interval | None = None) -> str:

@@ -9,9 +9,9 @@ from msgspec import Raw, Struct
 from penstock.errors import UnknownInterval
 from penstock.exchanges.answers import Text, plain_number, plain_numbers, surely_over_ms
 from penstock.exchanges.base import TradePage
-from penstock.exchanges.rows import REST, CandleRow, Origin, Spelling, candle_of
+from penstock.exchanges.rows import REST, CandleRow, Origin, Spelling, book_of, candle_of
 from penstock.exchanges.symbol_map import SymbolMap
-from penstock.market.events import Candle, Side, Source, Ticker, Trade
+from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
 from penstock.market.interval import Interval
 from penstock.market.levels import write_levels
 from penstock.market.symbol import Symbol
@@ -147,6 +147,27 @@ class CandleRows(Generic[C]):
                 for open_ms, row in opens
                 if self.is_exact or start_ms <= open_ms < end_ms
             ]
+
+        return read
+
+
+@dataclass(frozen=True)
+class BookRows(Generic[R]):
+    """Makes a book from a response."""
+
+    exchange: str
+    sides: Callable[[R], tuple[Raw, Raw]]
+    """Bids and asks in the standard format. Raises what msgspec raises, or UnexpectedAnswer."""
+    at_ns: Callable[[R], int | None] = lambda _book: None
+    update_id: Callable[[R], int] = lambda _book: 0
+
+    def reader(self, symbol: Symbol) -> Callable[[R, int], BookSnapshot]:
+        """(response, received_at_ns) → book."""
+
+        def read(book: R, received_at_ns: int) -> BookSnapshot:
+            bids, asks = self.sides(book)
+            origin = self.exchange, symbol, received_at_ns, REST
+            return book_of(origin, bids, asks, self.at_ns(book), self.update_id(book))
 
         return read
 

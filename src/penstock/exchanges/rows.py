@@ -4,15 +4,13 @@ A row is a structure whose fields have the names of the event's fields. A ``Spel
 texts of numbers, which it validates, or adds to those that are validated later.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from msgspec import UNSET, Raw, ValidationError
+from msgspec import UNSET, Raw
 
 from penstock.exchanges.answers import plain_number, plain_numbers
-from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.times import epoch_ns
-from penstock.market.events import BookDelta, BookSnapshot, Candle, Side, Source, Ticker, Trade
+from penstock.market.events import BookSnapshot, Candle, Source, Ticker
 from penstock.market.interval import Interval
 from penstock.market.symbol import Symbol
 
@@ -160,71 +158,6 @@ def ticker_with(
     return Ticker(
         exchange=exchange, symbol=symbol, received_at_ns=received_at_ns, source=source, **texts
     )
-
-
-class BookRow:
-    """The optional field of a book or a change of it; see ``TickerRow``."""
-
-    __slots__ = ()
-
-    checksum: Any = None
-
-
-class DatedEvents:
-    """Makes events from the rows of a stream that have their time as text, in a field ``at``.
-
-    Numbers of trades are added to ``deferred``; levels are valid already.
-    """
-
-    def __init__(
-        self, exchange: str, takers: Mapping[str, Side], deferred: DeferredNumbers
-    ) -> None:
-        """``takers`` has the taker's side by the side in rows."""
-        self._exchange, self._takers, self._texts = exchange, takers, deferred.texts
-
-    def trade(self, row: Any, symbol: Symbol, received_at_ns: int) -> Trade:
-        price, quantity = row.price, row.quantity
-        if type(price) is not str or type(quantity) is not str:
-            price, quantity = str(price), str(quantity)
-        self._texts += price, quantity
-        return Trade(
-            exchange=self._exchange,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            id=row.id,
-            at_ns=epoch_ns(row.at),
-            price_text=price,
-            quantity_text=quantity,
-            taker=self._takers[row.side],
-        )
-
-    def delta(
-        self, row: Any, symbol: Symbol, received_at_ns: int, levels: Iterator[Raw]
-    ) -> BookDelta:
-        if row.at is None:
-            raise ValidationError("a change without a time")
-        return BookDelta(
-            exchange=self._exchange,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            at_ns=epoch_ns(row.at),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
-
-    def snapshot(
-        self, row: Any, symbol: Symbol, received_at_ns: int, levels: Iterator[Raw]
-    ) -> BookSnapshot:
-        return BookSnapshot(
-            exchange=self._exchange,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            at_ns=None if row.at is None else epoch_ns(row.at),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-            checksum=row.checksum,
-        )
 
 
 def book_of(

@@ -1,4 +1,4 @@
-"""Reads the payloads of Binance's streams, and converts each to an event.
+"""The payloads of Binance's streams, which ``StampedEvents`` converts to events.
 
 Frames come in the combined envelope, ``{"stream":"btcusdt@trade","data":{…}}``. Each structure
 quotes the payload it reads, with its fields in the order in which they are sent, which msgspec
@@ -8,28 +8,16 @@ the decoder rejects any other. Numbers are collected for later validation.
 
 from typing import Annotated, Generic, TypeVar
 
-import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.exchanges.answers import Text, Whole
-from penstock.exchanges.binance.symbols import NAME
-from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.rows import LIVE, CandleRow, TickerRow, book_of, candle_of, ticker_of
-from penstock.exchanges.times import MS_NS, Millis
-from penstock.market.events import (
-    AggTrade,
-    BookDelta,
-    BookSnapshot,
-    Candle,
-    Ticker,
-    Ticker24h,
-    Trade,
-)
-from penstock.market.interval import COMMON, Interval
+from penstock.exchanges.row_events import StampedEvents
+from penstock.exchanges.rows import CandleRow, TickerRow
+from penstock.exchanges.times import Millis
+from penstock.market.events import Candle
 from penstock.market.symbol import Symbol
 
 S = TypeVar("S")
-_INTERVALS = {text: Interval.parse(text) for text in COMMON}
 
 
 class TradePayload(Struct, Generic[S], gc=False, kw_only=True):
@@ -171,94 +159,8 @@ class DepthPayload(Struct, gc=False):
     asks: Raw
 
 
-class EventMaker:
-    """Makes events from payloads. Numbers in them are added to ``deferred``, for its owner."""
-
-    def __init__(self, deferred: DeferredNumbers) -> None:
-        self._texts, self._levels, self._spell = deferred.texts, deferred.levels, deferred.spell
-
-    def trade(self, data: TradePayload[str], symbol: Symbol, received_at_ns: int) -> Trade:
-        price, quantity, texts = data.price, data.quantity, self._texts
-        texts.append(price)
-        texts.append(quantity)
-        return Trade(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            id=data.id,
-            at_ns=data.at_ms * MS_NS,
-            price_text=price,
-            quantity_text=quantity,
-            taker="sell" if data.maker_bought else "buy",
-        )
-
-    def agg_trade(
-        self, data: AggTradePayload[str], symbol: Symbol, received_at_ns: int
-    ) -> AggTrade:
-        price, quantity, first_id, last_id = data.price, data.quantity, data.first_id, data.last_id
-        texts = self._texts
-        texts.append(price)
-        texts.append(quantity)
-        if first_id > last_id:
-            raise msgspec.ValidationError(f"trades {first_id} to {last_id} run backwards")
-        return AggTrade(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            id=data.id,
-            first_trade_id=first_id,
-            last_trade_id=last_id,
-            at_ns=data.at_ms * MS_NS,
-            price_text=price,
-            quantity_text=quantity,
-            taker="sell" if data.maker_bought else "buy",
-        )
-
-    def delta(self, data: DeltaPayload[str], symbol: Symbol, received_at_ns: int) -> BookDelta:
-        first_id, final_id, bids, asks = data.first_id, data.final_id, data.bids, data.asks
-        levels = self._levels
-        levels.append(bids)
-        levels.append(asks)
-        if first_id > final_id:
-            raise msgspec.ValidationError(f"updates {first_id} to {final_id} run backwards")
-        return BookDelta(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            first_update_id=first_id,
-            final_update_id=final_id,
-            at_ns=data.at_ms * MS_NS,
-            bids_raw=bids,
-            asks_raw=asks,
-        )
-
-    def book_ticker(
-        self, data: BookTickerPayload[str], symbol: Symbol, received_at_ns: int
-    ) -> Ticker:
-        bid, bid_quantity = data.bid, data.bid_quantity
-        ask, ask_quantity = data.ask, data.ask_quantity
-        self._texts.extend((bid, bid_quantity, ask, ask_quantity))
-        return Ticker(
-            exchange=NAME,
-            symbol=symbol,
-            received_at_ns=received_at_ns,
-            update_id=data.update_id,
-            bid_text=bid,
-            bid_quantity_text=bid_quantity,
-            ask_text=ask,
-            ask_quantity_text=ask_quantity,
-        )
-
-    def day_ticker(self, data: DayTickerPayload[str], symbol: Symbol, at_ns: int) -> Ticker24h:
-        origin = (NAME, symbol, at_ns, LIVE)
-        return ticker_of(data, origin, data.at_ms * MS_NS, self._spell, Ticker24h)
-
-    def candle(self, data: CandlePayload[str], symbol: Symbol, at_ns: int) -> Candle:
-        k, origin = data.kline, (NAME, symbol, at_ns, LIVE)
-        interval = _INTERVALS[k.interval]
-        return candle_of(k, origin, interval, k.open_ms, closed=k.closed, spell=self._spell)
-
-    def depth(self, data: DepthPayload, symbol: Symbol, at_ns: int) -> BookSnapshot:
-        bids, asks = data.bids, data.asks
-        self._levels.extend((bids, asks))
-        return book_of((NAME, symbol, at_ns, LIVE), bids, asks, update_id=data.update_id)
+def candle(
+    maker: StampedEvents, data: CandlePayload[str], symbol: Symbol, received_at_ns: int
+) -> Candle:
+    """The candle in a payload."""
+    return maker.candle(data.kline, symbol, received_at_ns)

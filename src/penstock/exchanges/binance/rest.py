@@ -7,20 +7,20 @@ Costs are in ``limits.py``. Events have ``source="rest"``, or
 from collections.abc import Sequence
 
 from msgspec import Struct, ValidationError, field
-from msgspec.structs import replace
 
 from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import AggTradePage, ApiError, MarketProgress, Request, TradePage
 from penstock.exchanges.binance import limits
-from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload, EventMaker
+from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload
 from penstock.exchanges.binance.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import json_text
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
-from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
-from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.rest_rows import BookRows, CandleRows, TickerRows, TradeRows
+from penstock.exchanges.row_events import StampedEvents
+from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -128,6 +128,11 @@ read_api_error = error_reader(
     _ApiError, lambda error: ApiError(error.code, error.msg, limits.ban_end_ms(error.msg))
 )
 
+_books = BookRows[DepthPayload](
+    NAME,
+    sides=lambda book: (valid(book.bids), valid(book.asks)),
+    update_id=lambda book: book.update_id,
+)
 _trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: row.at_ms * MS_NS,
@@ -153,16 +158,10 @@ class BinanceRest:
 
     def book(self, symbol: Symbol, depth: int = PAGE) -> Request[BookSnapshot]:
         """The best levels, at most 5000 per side; a deeper book costs more."""
-
-        def make(data: DepthPayload, received_at_ns: int) -> BookSnapshot:
-            bids, asks = valid(data.bids), valid(data.asks)
-            origin = NAME, symbol, received_at_ns, REST
-            return book_of(origin, bids, asks, update_id=data.update_id)
-
         limit = max(1, min(depth, DEEPEST_BOOK))
         params: Params = {"symbol": self._symbols.native(symbol), "limit": limit}
         cost = limits.cost_of(limits.BOOK_COSTS, limit, limits.DEEPEST_BOOK_COST)
-        return _BOOK.request(make, params, cost=cost)
+        return _BOOK.request(_books.reader(symbol), params, cost=cost)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
@@ -222,12 +221,12 @@ class BinanceRest:
 def agg_trades(symbols: SymbolMap, symbol: Symbol, cursor: int) -> Request[AggTradePage]:
     """A page of aggregated trades that begins with the one whose id is the cursor."""
 
-    def make(page: list[_AggTrade], received_at_ns: int) -> AggTradePage:
+    def make(page: list[_AggTrade], at_ns: int) -> AggTradePage:
         numbers = DeferredNumbers()
-        made = [EventMaker(numbers).agg_trade(row, symbol, received_at_ns) for row in page]
+        maker = StampedEvents(NAME, numbers)
+        trades = [maker.agg_trade(row, symbol, at_ns, "backfill") for row in page]
         if problem := numbers.problem():
             raise ValidationError(problem)
-        trades = [replace(trade, source="backfill") for trade in made]
         return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
 
     params: Params = {"symbol": symbols.native(symbol), "fromId": cursor, "limit": PAGE}

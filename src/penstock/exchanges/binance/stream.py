@@ -21,13 +21,14 @@ from penstock.errors import UnknownChannel
 from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.layouts import LAYOUTS
 from penstock.exchanges.binance.limits import STREAM_LIMITS
-from penstock.exchanges.binance.payloads import EventMaker
 from penstock.exchanges.binance.rest import DEEPEST_BOOK
+from penstock.exchanges.binance.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.layouts import NamedLayouts, Reads
 from penstock.exchanges.named_frames import NamedFrames
+from penstock.exchanges.row_events import StampedEvents
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DedupeKey, contents
 from penstock.market.events import Event, Ticker24h
@@ -45,18 +46,18 @@ class _Channel(NamedTuple):
     payload: Any
     """The structure of its payloads; generic in the symbol, where they contain it."""
     make: Callable[..., Event]
-    """The method of ``EventMaker``."""
+    """The method of ``StampedEvents``, or a function that takes one first."""
 
 
 _CHANNELS: Final[dict[str, _Channel]] = {
-    "trades": _Channel("trade", payloads.TradePayload, EventMaker.trade),
-    "agg_trades": _Channel("aggTrade", payloads.AggTradePayload, EventMaker.agg_trade),
-    "book_deltas": _Channel("depth@100ms", payloads.DeltaPayload, EventMaker.delta),
-    "book_snapshots": _Channel("depth20@100ms", payloads.DepthPayload, EventMaker.depth),
-    "tickers": _Channel("bookTicker", payloads.BookTickerPayload, EventMaker.book_ticker),
-    "tickers_24h": _Channel("ticker", payloads.DayTickerPayload, EventMaker.day_ticker),
+    "trades": _Channel("trade", payloads.TradePayload, StampedEvents.trade),
+    "agg_trades": _Channel("aggTrade", payloads.AggTradePayload, StampedEvents.agg_trade),
+    "book_deltas": _Channel("depth@100ms", payloads.DeltaPayload, StampedEvents.delta),
+    "book_snapshots": _Channel("depth20@100ms", payloads.DepthPayload, StampedEvents.snapshot),
+    "tickers": _Channel("bookTicker", payloads.BookTickerPayload, StampedEvents.best),
+    "tickers_24h": _Channel("ticker", payloads.DayTickerPayload, StampedEvents.ticker_24h),
     **{
-        f"candles_{text}": _Channel(f"kline_{text}", payloads.CandlePayload, EventMaker.candle)
+        f"candles_{text}": _Channel(f"kline_{text}", payloads.CandlePayload, payloads.candle)
         for text in COMMON
     },
 }
@@ -103,7 +104,7 @@ class BinanceDialect:
 
     def __init__(self, symbols: SymbolMap) -> None:
         self._symbols, deferred = symbols, DeferredNumbers()
-        self._maker, self._streams = EventMaker(deferred), NamedFrames()
+        self._maker, self._streams = StampedEvents(NAME, deferred), NamedFrames()
         reader = FrameReader(
             largest_frame=LARGEST_FRAME,
             deferred=deferred,

@@ -6,7 +6,7 @@ in which they are sent, which msgspec reads fastest. Levels of many frames are c
 standard format together, and numbers are collected for later validation.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -20,10 +20,10 @@ from penstock.exchanges.level_formats import (
     valid,
     valid_together,
 )
-from penstock.exchanges.rows import BookRow, DatedEvents
+from penstock.exchanges.row_events import BookRow, DatedEvents
 from penstock.exchanges.stream_names import Asked
 from penstock.exchanges.times import epoch_ns
-from penstock.market.events import BookDelta, Event, Side, Ticker
+from penstock.market.events import Event, Side, Ticker
 
 TAKER: Mapping[str, Side] = {"buy": "sell", "sell": "buy"}
 """The taker's side by the maker's, which is the side in matches and trades."""
@@ -86,7 +86,7 @@ class _Snapshot(BookRow, Struct, tag_field="type", tag="snapshot", gc=False):
     at: str | None = field(name="time", default=None)
 
 
-class _Update(Struct, tag_field="type", tag="l2update", gc=False):
+class _Update(BookRow, Struct, tag_field="type", tag="l2update", gc=False):
     """level2_batch, further frames: absolute sizes; zero in any format removes the level
 
     {"type":"l2update","product_id":"SKL-BTC","changes":[["sell","0.00001306","660.5"]],
@@ -139,7 +139,8 @@ class EventMaker:
         events: list[Event] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             if type(message) is _Update:
-                events.append(self._delta(message, at_ns, levels))
+                symbol = self._books[message.product_id]
+                events.append(self._dated.delta(message, symbol, at_ns, levels))
             elif type(message) is _Match or type(message) is _LastMatch:
                 symbol = self._matches[message.product_id]
                 events.append(self._dated.trade(message, symbol, at_ns))
@@ -149,16 +150,6 @@ class EventMaker:
                 symbol = self._books[message.product_id]
                 events.append(self._dated.snapshot(message, symbol, at_ns, levels))
         return events
-
-    def _delta(self, data: _Update, received_at_ns: int, levels: Iterator[Raw]) -> BookDelta:
-        return BookDelta(
-            exchange=NAME,
-            symbol=self._books[data.product_id],
-            received_at_ns=received_at_ns,
-            at_ns=epoch_ns(data.at),
-            bids_raw=next(levels),
-            asks_raw=next(levels),
-        )
 
     def _ticker(self, data: _Ticker, received_at_ns: int) -> Ticker:
         bid_size, ask_size = data.best_bid_size, data.best_ask_size

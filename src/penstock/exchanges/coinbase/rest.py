@@ -17,8 +17,15 @@ from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
-from penstock.exchanges.rest_rows import CandleRows, LevelRow, TradeRows, levels_of, of_listed
-from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of, ticker_with
+from penstock.exchanges.rest_rows import (
+    BookRows,
+    CandleRows,
+    LevelRow,
+    TradeRows,
+    levels_of,
+    of_listed,
+)
+from penstock.exchanges.rows import REST, CandleRow, TickerRow, ticker_of, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, epoch_ns, iso_text
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
@@ -127,6 +134,11 @@ _SPARKS = Resource("/products/spark-lines", dict[str, list[_Spark]], bare_number
 PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", CANDLES_PER_PAGE))
 read_api_error = error_reader(_ApiError, lambda error: ApiError(error.message, error.message))
 
+_books = BookRows[_Book](
+    NAME,
+    sides=lambda book: (levels_of(book.bids), levels_of(book.asks)),
+    at_ns=lambda book: None if book.time is None else epoch_ns(book.time),
+)
 _trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: epoch_ns(row.time),
@@ -148,14 +160,8 @@ class CoinbaseRest:
 
     def book(self, symbol: Symbol, depth: int = PAGE) -> Request[BookSnapshot]:
         """The whole book, or its best level; it cannot be joined with the stream's books."""
-
-        def make(data: _Book, received_at_ns: int) -> BookSnapshot:
-            at_ns = None if data.time is None else epoch_ns(data.time)
-            bids, asks = levels_of(data.bids), levels_of(data.asks)
-            return book_of((NAME, symbol, received_at_ns, REST), bids, asks, at_ns)
-
         level = 1 if depth <= 1 else 2
-        return _BOOK.request(make, {"level": level}, of=self._native(symbol))
+        return _BOOK.request(_books.reader(symbol), {"level": level}, of=self._native(symbol))
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""

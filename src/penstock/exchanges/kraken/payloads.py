@@ -20,18 +20,11 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import Number
 from penstock.exchanges.kraken.symbols import NAME
 from penstock.exchanges.level_formats import LevelSpelling
-from penstock.exchanges.rows import (
-    LIVE,
-    BookRow,
-    CandleRow,
-    DatedEvents,
-    TickerRow,
-    candle_of,
-    ticker_of,
-)
+from penstock.exchanges.row_events import BookRow, DatedEvents
+from penstock.exchanges.rows import LIVE, CandleRow, TickerRow, candle_of
 from penstock.exchanges.stream_names import Asked
 from penstock.exchanges.times import MS_NS, epoch_ns
-from penstock.market.events import Candle, Event, Ticker
+from penstock.market.events import Candle, Event
 from penstock.market.interval import Interval
 
 MINUTES = {"1m": 1, "5m": 5, "15m": 15, "30m": 30, "1h": 60, "4h": 240, "1d": 1440}
@@ -151,8 +144,8 @@ class EventMaker:
     """
 
     def __init__(self, asked: Asked, deferred: DeferredNumbers) -> None:
-        self._asked, self._trades, self._books = asked, asked["trade"], asked["book"]
-        self._spell = deferred.spell
+        self._asked, self._spell = asked, deferred.spell
+        self._trades, self._books, self._tickers = asked["trade"], asked["book"], asked["ticker"]
         self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
     def make(
@@ -178,17 +171,12 @@ class EventMaker:
                     events.append(self._dated.trade(trade, self._trades[trade.symbol], at_ns))
             elif type(message) is _Tickers:
                 for ticker in message.data:
-                    events.append(self._ticker(ticker, at_ns))
+                    events.append(self._dated.ticker(ticker, self._tickers[ticker.symbol], at_ns))
             elif type(message) is _Candles:
                 candles = [self._candle(row, at_ns) for row in message.data]
                 candles.sort(key=attrgetter("open_ms"))
                 events += candles
         return events
-
-    def _ticker(self, row: _Ticker, received_at_ns: int) -> Ticker:
-        at_ns = None if row.at is None else epoch_ns(row.at)
-        origin = NAME, self._asked["ticker"][row.symbol], received_at_ns, LIVE
-        return ticker_of(row, origin, at_ns, self._spell)
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
         origin = NAME, self._asked[f"ohlc-{row.interval}"][row.symbol], received_at_ns, LIVE

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Literal, TypeVar
 
-import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct, ValidationError, field
 
 from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, TradePage
@@ -19,9 +18,16 @@ from penstock.exchanges.kraken.limits import PAIR
 from penstock.exchanges.kraken.payloads import MINUTES
 from penstock.exchanges.kraken.symbols import NAME, Answer
 from penstock.exchanges.progress import latest_trade, levels, progress_request
-from penstock.exchanges.resource import Resource, error_reader
-from penstock.exchanges.rest_rows import CandleRows, LevelRow, TickerRows, TradeRows, levels_of
-from penstock.exchanges.rows import REST, CandleRow, Origin, book_of, ticker_with
+from penstock.exchanges.resource import Params, Resource, error_reader
+from penstock.exchanges.rest_rows import (
+    BookRows,
+    CandleRows,
+    LevelRow,
+    TickerRows,
+    TradeRows,
+    levels_of,
+)
+from penstock.exchanges.rows import CandleRow, Origin, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import seconds_ns
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
@@ -39,6 +45,9 @@ _MEANINGS: Mapping[str, Meaning] = {
     "EAPI:Rate limit exceeded": "too_fast",
     "EGeneral:Internal error": "failed",
 }
+
+_Last = Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
+"""The value of ``last`` beside the rows of a pair: the time of the last one in them."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -124,17 +133,15 @@ class _Ticker(Struct):
 
 
 _BOOK = Resource("/0/public/Depth", Answer[dict[str, _Depth]])
-_ROWS = Resource("/0/public/{}", Answer[dict[str, Raw]])
+_TRADES = Resource("/0/public/Trades", Answer[dict[str, list[_Trade] | _Last]])
+_CANDLES = Resource("/0/public/OHLC", Answer[dict[str, list[_Candle] | _Last]])
 _TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
-PAGED = (
-    _ROWS.paged("trades", PAGE, of="Trades"),
-    _ROWS.paged("candles", LATEST_CANDLES, of="OHLC"),
-)
+PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", LATEST_CANDLES))
 _read_errors = error_reader(_Errors, _Errors.api_error)
-_decode_trades = msgspec.json.Decoder(list[_Trade]).decode
-_decode_candles = msgspec.json.Decoder(list[_Candle]).decode
-_decode_last = msgspec.json.Decoder(Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]).decode
 
+_books = BookRows[Answer[dict[str, _Depth]]](
+    NAME, sides=lambda answer: _sides(only(answer.result.values()))
+)
 _trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: seconds_ns(row.at_s),
@@ -164,21 +171,16 @@ class KrakenRest:
 
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
         """The best levels, at most 500 per side; they cannot be joined with the stream's books."""
-
-        def make(answer: Answer[dict[str, _Depth]], received_at_ns: int) -> BookSnapshot:
-            data = only(answer.result.values())
-            origin = NAME, symbol, received_at_ns, REST
-            return book_of(origin, levels_of(data.bids), levels_of(data.asks))
-
         count = max(1, min(depth, DEEPEST_BOOK))
-        return _BOOK.request(make, {"pair": self._symbols.native(symbol), "count": count})
+        params: Params = {"pair": self._symbols.native(symbol), "count": count}
+        return _BOOK.request(_books.reader(symbol), params)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades, at most a page."""
         read = _trades.reader(symbol)
         # Without ``count``: whether that takes the newest or the first of a page is not documented.
-        return self._rows(
-            "Trades", symbol, _decode_trades, lambda page, _, at_ns: read(page[-limit:], at_ns)
+        return self._of_pair(
+            _TRADES, symbol, lambda answer, at_ns: read(_page(answer)[0][-limit:], at_ns)
         )
 
     def trades(
@@ -187,10 +189,11 @@ class KrakenRest:
         """A page of trades after a time in nanoseconds; 0 begins with the market's first trade."""
         read = _trades.reader(symbol, source)
 
-        def make(page: list[_Trade], last_ns: int, received_at_ns: int) -> TradePage:
-            return TradePage(read(page, received_at_ns), last_ns if page else cursor)
+        def make(answer: Answer[dict[str, list[_Trade] | _Last]], at_ns: int) -> TradePage:
+            page, last_ns = _page(answer)
+            return TradePage(read(page, at_ns), last_ns if page else cursor)
 
-        return self._rows("Trades", symbol, _decode_trades, make, since=cursor, count=PAGE)
+        return self._of_pair(_TRADES, symbol, make, since=cursor, count=PAGE)
 
     def candles(
         self, symbol: Symbol, interval: Interval, start_ms: int, end_ms: int
@@ -198,12 +201,13 @@ class KrakenRest:
         """Candles of the newest 720 that begin in [start, end); the last may still be running."""
         read = _candles.reader(symbol, interval, start_ms, end_ms)
 
-        def make(page: list[_Candle], last_s: int, received_at_ns: int) -> list[Candle]:
-            return read(page, received_at_ns, last_s * 1000)
+        def make(answer: Answer[dict[str, list[_Candle] | _Last]], at_ns: int) -> list[Candle]:
+            page, last_s = _page(answer)
+            return read(page, at_ns, last_s * 1000)
 
         # A second earlier: whether `since` itself is included is not documented.
         since, minutes = max(0, start_ms // 1000 - 1), MINUTES[interval.text]
-        return self._rows("OHLC", symbol, _decode_candles, make, interval=minutes, since=since)
+        return self._of_pair(_CANDLES, symbol, make, interval=minutes, since=since)
 
     def tickers(self, symbols: Sequence[Symbol] = ()) -> Request[list[Ticker]]:
         """The last 24 hours of these markets; of all markets if none is given."""
@@ -230,22 +234,24 @@ class KrakenRest:
 
         return _TICKERS.request(make, {"pair": self._symbols.native(symbol)})
 
-    def _rows(
-        self,
-        endpoint: Literal["Trades", "OHLC"],
-        symbol: Symbol,
-        decode: Callable[[Raw], list[R]],
-        make: Callable[[list[R], int, int], T],
-        **params: int,
+    def _of_pair(
+        self, resource: Resource[R], symbol: Symbol, make: Callable[[R, int], T], **params: int
     ) -> Request[T]:
-        """Rows of one pair; ``make`` is (page, ``last`` beside them, received_at_ns) → content."""
-
-        def read(answer: Answer[dict[str, Raw]], received_at_ns: int) -> T:
-            last = _decode_last(answer.result.pop("last", Raw(b"")))
-            return make(decode(only(answer.result.values())), int(last), received_at_ns)
-
         native = self._symbols.native(symbol)
-        return _ROWS.request(read, {"pair": native, **params}, of=endpoint, category=PAIR + native)
+        return resource.request(make, {"pair": native, **params}, category=PAIR + native)
+
+
+def _page(answer: Answer[dict[str, list[R] | _Last]]) -> tuple[list[R], int]:
+    """The rows of the only pair, and ``last``."""
+    last = answer.result.pop("last", None)
+    rows = only(answer.result.values())
+    if last is None or isinstance(last, list) or not isinstance(rows, list):
+        raise ValidationError("not the rows of a pair, and ``last``")
+    return rows, int(last)
+
+
+def _sides(book: _Depth) -> tuple[Raw, Raw]:
+    return levels_of(book.bids), levels_of(book.asks)
 
 
 def _ticker(row: _Ticker, origin: Origin) -> Ticker:

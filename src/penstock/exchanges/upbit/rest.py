@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from penstock.exchanges.answers import Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Request, TradePage
@@ -18,8 +18,8 @@ from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
 from penstock.exchanges.progress import levels as shown_levels
 from penstock.exchanges.resource import Params, Resource, error_reader
-from penstock.exchanges.rest_rows import CandleRows, TickerRows, TradeRows
-from penstock.exchanges.rows import REST, CandleRow, TickerRow, book_of, ticker_of
+from penstock.exchanges.rest_rows import BookRows, CandleRows, TickerRows, TradeRows
+from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
 from penstock.exchanges.upbit.payloads import TAKER, levels
@@ -153,6 +153,11 @@ PAGED = (
 )
 read_api_error = error_reader(_Refused, _Refused.api_error)
 
+_books = BookRows[list[_Book]](
+    NAME,
+    sides=lambda books: _sides(only(books).orderbook_units),
+    at_ns=lambda books: only(books).timestamp * MS_NS,
+)
 _trades = TradeRows[_Trade](
     NAME,
     at_ns=lambda row: row.at_ms * MS_NS,
@@ -182,16 +187,9 @@ class UpbitRest:
 
     def book(self, symbol: Symbol, depth: int = DEEPEST_BOOK) -> Request[BookSnapshot]:
         """The best levels, at most 30 per side."""
-
-        def make(books: list[_Book], received_at_ns: int) -> BookSnapshot:
-            data = only(books)
-            bids = levels([(each.bid_price, each.bid_size) for each in data.orderbook_units])
-            asks = levels([(each.ask_price, each.ask_size) for each in data.orderbook_units])
-            origin = NAME, symbol, received_at_ns, REST
-            return book_of(origin, bids, asks, data.timestamp * MS_NS)
-
         count = max(1, min(depth, DEEPEST_BOOK))
-        return _BOOKS.request(make, {"markets": self._symbols.native(symbol), "count": count})
+        params: Params = {"markets": self._symbols.native(symbol), "count": count}
+        return _BOOKS.request(_books.reader(symbol), params)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
         """The newest trades of today, at most a page."""
@@ -262,6 +260,11 @@ class UpbitRest:
             return progress_request(self.book(symbol), shown_levels)
         progress_of = latest_trade if channel == "trades" else last_trade_only
         return progress_request(self.recent_trades(symbol, 1), progress_of)
+
+
+def _sides(units: Sequence[_Unit]) -> tuple[Raw, Raw]:
+    bids = levels([(each.bid_price, each.bid_size) for each in units])
+    return bids, levels([(each.ask_price, each.ask_size) for each in units])
 
 
 def trade_id_at(at_ms: int) -> int:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from penstock.exchanges.binance.stream import _Channel
+from penstock.exchanges.named_frames import NamedChannel
 from penstock.exchanges.row_events import StampedEvents
 from penstock.market.channels import Channel, Probe, contents
 from penstock.market.events import Event
@@ -55,4 +55,4 @@ def funding_rate(
     )
 
 
-STREAMED = {"funding_rates": _Channel("markPrice", FundingPayload, funding_rate)}
+STREAMED = {"funding_rates": NamedChannel("markPrice", FundingPayload, funding_rate)}

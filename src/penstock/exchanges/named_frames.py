@@ -4,12 +4,15 @@ The requested streams are a tagged union for the decoder: one call decodes any f
 payload of its stream, and rejects a frame that is not as documented.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NoReturn, Union
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import Any, Literal, NamedTuple, NoReturn, Union
 
 import msgspec
 from msgspec import Struct
 
+from penstock.errors import UnknownChannel
+from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
 
@@ -21,10 +24,30 @@ def _decode_nothing(_frame: bytes | str) -> NoReturn:
     raise msgspec.ValidationError("Nothing was asked for")
 
 
+class NamedChannel(NamedTuple):
+    """A channel of such frames."""
+
+    suffix: str
+    """The end of its streams' names."""
+    payload: Any
+    """The structure of its payloads; generic in the symbol's native name, where they have it."""
+    make: Callable[..., Event]
+    """(maker, payload, symbol, received_at_ns) → event. Raises ValidationError."""
+
+
 class NamedFrames:
     """The streams of one connection, and a decoder for their frames."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        symbols: SymbolMap,
+        channels: Mapping[str, NamedChannel],
+        maker: object,
+        name_of: Callable[[str, str], str],
+    ) -> None:
+        """``name_of`` is (native name, suffix) → name of a stream."""
+        self._symbols, self._channels = symbols, channels
+        self._maker, self._name_of = maker, name_of
         self._streams: dict[str, type[Struct]] = {}
         """The structure of each stream's frames."""
         self._readers: dict[type[Struct], tuple[PayloadReader, Symbol]] = {}
@@ -33,20 +56,30 @@ class NamedFrames:
     def __contains__(self, name: str) -> bool:
         return name in self._streams
 
-    def add(
-        self, streams: Iterable[tuple[str, str, Symbol]], payload: Any, read: PayloadReader
-    ) -> None:
-        """Add streams, each with its name, the market's native name and its symbol.
+    def add(self, channel: str, symbols: Sequence[Symbol]) -> list[tuple[str, str, Symbol]]:
+        """Add streams. Returns the name, the market's native name and the symbol of each.
 
         A payload that is generic has the native name in a field; other names are rejected.
+
+        Raises:
+            UnknownChannel: there is no such channel.
         """
-        for name, native, symbol in streams:
+        if channel not in self._channels:
+            raise UnknownChannel(self._symbols.exchange, channel, tuple(self._channels))
+        suffix, payload, make = self._channels[channel]
+        read: PayloadReader = MethodType(make, self._maker)
+        streams = []
+        for symbol in symbols:
+            native = self._symbols.native(symbol)
+            name = self._name_of(native, suffix)
             if name not in self._streams:
                 envelope = self._streams[name] = _envelope(name, native, payload)
                 self._readers[envelope] = read, symbol
+            streams.append((name, native, symbol))
         if self._streams:
             any_of_them: Any = Union[tuple(self._streams.values())]  # noqa: UP007 (of any number)
             self._decode = msgspec.json.Decoder(any_of_them).decode
+        return streams
 
     def event(self, frame: bytes | str, received_at_ns: int) -> list[Event]:
         """The event of a frame, in a list. Raises what msgspec and the readers raise."""

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, ValidationError
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges.answers import Text, plain_number, plain_numbers, surely_over_ms
-from penstock.exchanges.base import TradePage
+from penstock.exchanges.base import AggTradePage, TradePage
+from penstock.exchanges.deferred_numbers import DeferredNumbers
+from penstock.exchanges.row_events import StampedEvents
 from penstock.exchanges.rows import REST, CandleRow, Origin, Spelling, book_of, candle_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot, Candle, Side, Source, Ticker, Trade
@@ -35,6 +37,13 @@ class LevelRow(Struct, array_like=True):
 
     price: Text
     quantity: Text
+
+
+class LevelBook(Struct):
+    """{"bids":[["0.01825","24.34811287",…],…],"asks":[…]}"""
+
+    bids: list[LevelRow]
+    asks: list[LevelRow]
 
 
 R = TypeVar("R")
@@ -192,13 +201,43 @@ class TickerRows(Generic[R]):
         return read
 
 
-def levels_of(rows: Iterable[LevelRow]) -> Raw:
-    """Levels in the standard format.
+def sides_of(book: LevelBook) -> tuple[Raw, Raw]:
+    """Bids and asks in the standard format.
 
     Raises:
         UnexpectedAnswer: a value is not a plain number.
     """
+    return _levels_of(book.bids), _levels_of(book.asks)
+
+
+def _levels_of(rows: Iterable[LevelRow]) -> Raw:
     return write_levels((plain_number(row.price), plain_number(row.quantity)) for row in rows)
+
+
+def candle_page(interval: Interval, start_ms: int, end_ms: int, most: int) -> tuple[int, int]:
+    """When the first candle in [start, end) begins, and how many to request, at least one."""
+    step_ms = interval.next_open(0)
+    first_ms = -(-start_ms // step_ms) * step_ms
+    return first_ms, max(1, min(-(-(end_ms - first_ms) // step_ms), most))
+
+
+def agg_page_reader(
+    exchange: str, symbol: Symbol, cursor: int
+) -> Callable[[Sequence[Any], int], AggTradePage]:
+    """(rows, received_at_ns) → page of aggregated trades, which begins with the id in the cursor.
+
+    Rows are those that ``StampedEvents.agg_trade`` reads.
+    """
+
+    def read(rows: Sequence[Any], received_at_ns: int) -> AggTradePage:
+        numbers = DeferredNumbers()
+        make = StampedEvents(exchange, numbers).agg_trade
+        trades = [make(row, symbol, received_at_ns, "backfill") for row in rows]
+        if problem := numbers.problem():
+            raise ValidationError(problem)
+        return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
+
+    return read
 
 
 def of_listed(

@@ -6,20 +6,24 @@ Costs are in ``limits.py``. Events have ``source="rest"``, or
 
 from collections.abc import Sequence
 
-from msgspec import Struct, ValidationError, field
+from msgspec import Struct, field
 
 from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import AggTradePage, ApiError, MarketProgress, Request, TradePage
 from penstock.exchanges.binance import limits
 from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload
 from penstock.exchanges.binance.symbols import NAME
-from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import json_text
 from penstock.exchanges.level_formats import valid
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
-from penstock.exchanges.rest_rows import BookRows, CandleRows, TickerRows, TradeRows
-from penstock.exchanges.row_events import StampedEvents
+from penstock.exchanges.rest_rows import (
+    BookRows,
+    CandleRows,
+    TickerRows,
+    TradeRows,
+    agg_page_reader,
+)
 from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis
@@ -220,14 +224,5 @@ class BinanceRest:
 
 def agg_trades(symbols: SymbolMap, symbol: Symbol, cursor: int) -> Request[AggTradePage]:
     """A page of aggregated trades that begins with the one whose id is the cursor."""
-
-    def make(page: list[_AggTrade], at_ns: int) -> AggTradePage:
-        numbers = DeferredNumbers()
-        maker = StampedEvents(NAME, numbers)
-        trades = [maker.agg_trade(row, symbol, at_ns, "backfill") for row in page]
-        if problem := numbers.problem():
-            raise ValidationError(problem)
-        return AggTradePage(trades, trades[-1].id + 1 if trades else cursor)
-
     params: Params = {"symbol": symbols.native(symbol), "fromId": cursor, "limit": PAGE}
-    return _AGG_TRADES.request(make, params)
+    return _AGG_TRADES.request(agg_page_reader(NAME, symbol, cursor), params)

@@ -8,16 +8,14 @@ A frame that cannot be read as one of a requested stream is read again by itself
 whether it is a response, a notice, or malformed, and why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MethodType
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from penstock.books.rules import BookRules
-from penstock.errors import UnknownChannel
 from penstock.exchanges.binance import payloads
 from penstock.exchanges.binance.layouts import LAYOUTS
 from penstock.exchanges.binance.limits import STREAM_LIMITS
@@ -27,7 +25,7 @@ from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.layouts import NamedLayouts, Reads
-from penstock.exchanges.named_frames import NamedFrames
+from penstock.exchanges.named_frames import NamedChannel, NamedFrames
 from penstock.exchanges.row_events import StampedEvents
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.channels import DedupeKey, contents
@@ -40,24 +38,15 @@ from penstock.streaming.dialect import Ack, Notice, Received, Refusal
 LARGEST_FRAME = 4_000_000
 
 
-class _Channel(NamedTuple):
-    suffix: str
-    """The end of its streams' names."""
-    payload: Any
-    """The structure of its payloads; generic in the symbol, where they contain it."""
-    make: Callable[..., Event]
-    """The method of ``StampedEvents``, or a function that takes one first."""
-
-
-_CHANNELS: Final[dict[str, _Channel]] = {
-    "trades": _Channel("trade", payloads.TradePayload, StampedEvents.trade),
-    "agg_trades": _Channel("aggTrade", payloads.AggTradePayload, StampedEvents.agg_trade),
-    "book_deltas": _Channel("depth@100ms", payloads.DeltaPayload, StampedEvents.delta),
-    "book_snapshots": _Channel("depth20@100ms", payloads.DepthPayload, StampedEvents.snapshot),
-    "tickers": _Channel("bookTicker", payloads.BookTickerPayload, StampedEvents.best),
-    "tickers_24h": _Channel("ticker", payloads.DayTickerPayload, StampedEvents.ticker_24h),
+_CHANNELS: Final[dict[str, NamedChannel]] = {
+    "trades": NamedChannel("trade", payloads.TradePayload, StampedEvents.trade),
+    "agg_trades": NamedChannel("aggTrade", payloads.AggTradePayload, StampedEvents.agg_trade),
+    "book_deltas": NamedChannel("depth@100ms", payloads.DeltaPayload, StampedEvents.delta),
+    "book_snapshots": NamedChannel("depth20@100ms", payloads.DepthPayload, StampedEvents.snapshot),
+    "tickers": NamedChannel("bookTicker", payloads.BookTickerPayload, StampedEvents.best),
+    "tickers_24h": NamedChannel("ticker", payloads.DayTickerPayload, StampedEvents.ticker_24h),
     **{
-        f"candles_{text}": _Channel(f"kline_{text}", payloads.CandlePayload, payloads.candle)
+        f"candles_{text}": NamedChannel(f"kline_{text}", payloads.CandlePayload, payloads.candle)
         for text in COMMON
     },
 }
@@ -103,8 +92,11 @@ class BinanceDialect:
     }
 
     def __init__(self, symbols: SymbolMap) -> None:
-        self._symbols, deferred = symbols, DeferredNumbers()
-        self._maker, self._streams = StampedEvents(NAME, deferred), NamedFrames()
+        deferred = DeferredNumbers()
+        maker = StampedEvents(NAME, deferred)
+        self._streams = NamedFrames(
+            symbols, _CHANNELS, maker, lambda native, suffix: f"{native.lower()}@{suffix}"
+        )
         reader = FrameReader(
             largest_frame=LARGEST_FRAME,
             deferred=deferred,
@@ -122,16 +114,10 @@ class BinanceDialect:
 
     def streams(self, channel: str, symbols: Sequence[Symbol]) -> list[str]:
         """See ``Dialect``; stream names are in lower case."""
-        if channel not in _CHANNELS:
-            raise UnknownChannel(self._symbols.exchange, channel, self.channels)
-        wanted = _CHANNELS[channel]
-        natives = [self._symbols.native(symbol) for symbol in symbols]
-        names = [f"{native.lower()}@{wanted.suffix}" for native in natives]
-        read = MethodType(wanted.make, self._maker)
-        self._streams.add(zip(names, natives, symbols, strict=True), wanted.payload, read)
-        for each in zip(names, natives, symbols, strict=True):
+        streams = self._streams.add(channel, symbols)
+        for each in streams:
             self._usual.add(channel, *each)
-        return names
+        return [name for name, _, _ in streams]
 
     def subscribe(self, names: Sequence[str], request_id: int) -> str:
         """``{"method":"SUBSCRIBE","params":["btcusdt@aggTrade"],"id":1}``"""

@@ -20,6 +20,7 @@ from penstock.exchanges.ccxt.payloads import (
     read_trades,
 )
 from penstock.exchanges.progress import last_trade_only, levels, progress_request
+from penstock.exchanges.rest_rows import candle_page
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import BookSnapshot, Candle, Source, Ticker, Trade
 from penstock.market.interval import Interval
@@ -85,9 +86,7 @@ class CcxtRest:
         """Candles that begin in [start, end), at most a page; the last may still be running."""
         if interval.text not in self.intervals:
             raise UnknownInterval(interval.text, self.intervals)
-        opens = interval.opens(start_ms, end_ms)
-        since_ms = next(opens, start_ms)
-        count = 1 + sum(1 for _, _ in zip(opens, range(self.candle_page - 1), strict=False))
+        since_ms, count = candle_page(interval, start_ms, end_ms, self.candle_page)
 
         def read(body: bytes, received_at_ns: int) -> list[Candle]:
             found = read_candles(self.exchange, symbol, interval, body, received_at_ns)

@@ -20,10 +20,11 @@ from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import (
     BookRows,
     CandleRows,
-    LevelRow,
+    LevelBook,
     TradeRows,
-    levels_of,
+    candle_page,
     of_listed,
+    sides_of,
 )
 from penstock.exchanges.rows import REST, CandleRow, TickerRow, ticker_of, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
@@ -50,15 +51,13 @@ class _Time(Struct):
     iso: str
 
 
-class _Book(Struct):
+class _Book(LevelBook):
     """GET /products/{id}/book?level=2
 
     {"sequence":1924393896,"bids":[["0.01825","24.34811287",2],…],"asks":[…],"auction_mode":false,
      "auction":null,"time":"2026-01-07T23:47:25.201345Z"}
     """
 
-    bids: list[LevelRow]
-    asks: list[LevelRow]
     time: str | None = None
 
 
@@ -135,9 +134,7 @@ PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", CANDLES_PER_PA
 read_api_error = error_reader(_ApiError, lambda error: ApiError(error.message, error.message))
 
 _books = BookRows[_Book](
-    NAME,
-    sides=lambda book: (levels_of(book.bids), levels_of(book.asks)),
-    at_ns=lambda book: None if book.time is None else epoch_ns(book.time),
+    NAME, sides_of, lambda book: None if book.time is None else epoch_ns(book.time)
 )
 _trades = TradeRows[_Trade](
     NAME,
@@ -186,15 +183,12 @@ class CoinbaseRest:
         # The response may have candles before the start too, which the reader drops.
         make = _candles.reader(symbol, interval, start_ms, end_ms)
         granularity = GRANULARITIES[interval.text]
-        step_ms = granularity * 1000
-        first_ms = -(-start_ms // step_ms) * step_ms
-        # Both ends are included, so 300 candles are 299 steps.
-        last_ms = min(end_ms - 1, first_ms + (CANDLES_PER_PAGE - 1) * step_ms)
-        last_ms = max(first_ms, last_ms // step_ms * step_ms)
+        first_ms, count = candle_page(interval, start_ms, end_ms, CANDLES_PER_PAGE)
         params: Params = {
             "granularity": granularity,
             "start": iso_text(first_ms),
-            "end": iso_text(last_ms),
+            # It is included, so 300 candles are 299 steps.
+            "end": iso_text(first_ms + (count - 1) * granularity * 1000),
         }
         return _CANDLES.request(make, params, of=self._native(symbol))
 

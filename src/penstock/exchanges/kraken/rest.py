@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Literal, TypeVar
 
-from msgspec import Meta, Raw, Struct, ValidationError, field
+from msgspec import Meta, Struct, ValidationError, field
 
 from penstock.exchanges.answers import Text, Whole, only
 from penstock.exchanges.base import ApiError, MarketProgress, Meaning, Request, TradePage
@@ -22,10 +22,10 @@ from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import (
     BookRows,
     CandleRows,
-    LevelRow,
+    LevelBook,
     TickerRows,
     TradeRows,
-    levels_of,
+    sides_of,
 )
 from penstock.exchanges.rows import CandleRow, Origin, ticker_with
 from penstock.exchanges.symbol_map import SymbolMap
@@ -51,6 +51,7 @@ _Last = Whole | Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
 
 R = TypeVar("R")
 T = TypeVar("T")
+_Rows = Answer[dict[str, list[R] | _Last]]
 
 
 class _Errors(Struct):
@@ -73,11 +74,8 @@ class _Time(Struct):
     at_s: Annotated[int, Meta(ge=0, le=1 << 40)] = field(name="unixtime")
 
 
-class _Depth(Struct):
+class _Depth(LevelBook):
     """/0/public/Depth → {"XBTUSDT":{"asks":[["105944.30000","0.136",1762820248],…],"bids":[…]}}"""
-
-    asks: list[LevelRow]
-    bids: list[LevelRow]
 
 
 class _Trade(Struct, array_like=True):
@@ -133,14 +131,14 @@ class _Ticker(Struct):
 
 
 _BOOK = Resource("/0/public/Depth", Answer[dict[str, _Depth]])
-_TRADES = Resource("/0/public/Trades", Answer[dict[str, list[_Trade] | _Last]])
-_CANDLES = Resource("/0/public/OHLC", Answer[dict[str, list[_Candle] | _Last]])
+_TRADES = Resource("/0/public/Trades", _Rows[_Trade])
+_CANDLES = Resource("/0/public/OHLC", _Rows[_Candle])
 _TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
 PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", LATEST_CANDLES))
 _read_errors = error_reader(_Errors, _Errors.api_error)
 
 _books = BookRows[Answer[dict[str, _Depth]]](
-    NAME, sides=lambda answer: _sides(only(answer.result.values()))
+    NAME, sides=lambda answer: sides_of(only(answer.result.values()))
 )
 _trades = TradeRows[_Trade](
     NAME,
@@ -189,7 +187,7 @@ class KrakenRest:
         """A page of trades after a time in nanoseconds; 0 begins with the market's first trade."""
         read = _trades.reader(symbol, source)
 
-        def make(answer: Answer[dict[str, list[_Trade] | _Last]], at_ns: int) -> TradePage:
+        def make(answer: _Rows[_Trade], at_ns: int) -> TradePage:
             page, last_ns = _page(answer)
             return TradePage(read(page, at_ns), last_ns if page else cursor)
 
@@ -201,7 +199,7 @@ class KrakenRest:
         """Candles of the newest 720 that begin in [start, end); the last may still be running."""
         read = _candles.reader(symbol, interval, start_ms, end_ms)
 
-        def make(answer: Answer[dict[str, list[_Candle] | _Last]], at_ns: int) -> list[Candle]:
+        def make(answer: _Rows[_Candle], at_ns: int) -> list[Candle]:
             page, last_s = _page(answer)
             return read(page, at_ns, last_s * 1000)
 
@@ -241,17 +239,13 @@ class KrakenRest:
         return resource.request(make, {"pair": native, **params}, category=PAIR + native)
 
 
-def _page(answer: Answer[dict[str, list[R] | _Last]]) -> tuple[list[R], int]:
+def _page(answer: _Rows[R]) -> tuple[list[R], int]:
     """The rows of the only pair, and ``last``."""
     last = answer.result.pop("last", None)
     rows = only(answer.result.values())
     if last is None or isinstance(last, list) or not isinstance(rows, list):
         raise ValidationError("not the rows of a pair, and ``last``")
     return rows, int(last)
-
-
-def _sides(book: _Depth) -> tuple[Raw, Raw]:
-    return levels_of(book.bids), levels_of(book.asks)
 
 
 def _ticker(row: _Ticker, origin: Origin) -> Ticker:

@@ -18,7 +18,7 @@ from penstock.exchanges.frames import Number, spelled_out, spelled_out_all
 from penstock.exchanges.progress import last_trade_only, latest_trade, progress_request
 from penstock.exchanges.progress import levels as shown_levels
 from penstock.exchanges.resource import Params, Resource, error_reader
-from penstock.exchanges.rest_rows import BookRows, CandleRows, TickerRows, TradeRows
+from penstock.exchanges.rest_rows import BookRows, CandleRows, TickerRows, TradeRows, candle_page
 from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.exchanges.times import MS_NS, Millis, epoch_ns, iso_text
@@ -235,12 +235,10 @@ class UpbitRest:
         # For intervals without trades, the exchange returns as many candles before the start, which
         # the reader drops.
         make = _candles.reader(symbol, interval, start_ms, end_ms)
-        step_ms = interval.next_open(0)
-        first_ms = -(-start_ms // step_ms) * step_ms
-        count = max(1, min(-(-(end_ms - first_ms) // step_ms), CANDLES_PER_PAGE))
+        first_ms, count = candle_page(interval, start_ms, end_ms, CANDLES_PER_PAGE)
         params: Params = {
             "market": self._symbols.native(symbol),
-            "to": iso_text(first_ms + count * step_ms),
+            "to": iso_text(first_ms + count * interval.next_open(0)),
             "count": count,
         }
         return _CANDLES.request(make, params, of=PATHS[interval.text])

@@ -21,10 +21,6 @@ EXCHANGES = ("binance", "kraken", "coinbase", "upbit")
 # Public names and sections of settings that belong to one exchange have its name.
 NAMES_EXCHANGES = {"throttled/__init__.py", "config/__init__.py", "config/simulator.py"}
 
-# Lines beyond 800 for what only this exchange has. Binance: aggregated trades and their requests,
-# files that it publishes, limits that it announces and usage that it reports. Kraken: the checksum.
-OWN_LINES = {"binance": 95, "kraken": 5}
-
 # What may appear in one place only, and where.
 ONLY_IN: dict[str, str | tuple[str, ...]] = {
     r"\btime\.(time|monotonic|perf_counter|sleep)|asyncio\.sleep": "clock.py",
@@ -66,11 +62,10 @@ def test_an_exchanges_folder_holds_only_what_differs(exchange: str) -> None:
     lines = sum(
         path.read_text().count("\n")
         for path in (PACKAGE / "exchanges" / exchange).iterdir()
-        # Layouts describe the same payloads once more, for the compiled reader.
-        if path.suffix == ".py" and path.name != "layouts.py"
+        if path.suffix == ".py"
     )
 
-    assert lines <= 800 + OWN_LINES.get(exchange, 0), "share what other exchanges do as well"
+    assert lines <= 800, "share what other exchanges do as well"
 
 
 def test_every_test_module_says_what_it_promises() -> None:

@@ -15,6 +15,8 @@ from penstock.errors import UnexpectedAnswer
 from penstock.market.numbers import is_plain
 
 Whole = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+IdOrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+"""-1 where there are no trades."""
 Text = Annotated[str, Meta(max_length=64)]
 """A number as text; no price has more digits than that."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frames import NOT_READ, malformed, unreadable
+from penstock.exchanges.layouts import Layouts, Reads, usual_first
 from penstock.market.events import Event
 from penstock.streaming.dialect import Received
 
@@ -29,6 +30,11 @@ class FrameReader:
     """(frame, received_at_ns) → the events of a frame in any format."""
     accepted: Callable[[list[Event]], list[Event]] | None = None
     """Is called with valid events, and returns those to pass on; None passes on all."""
+
+    def after(self, exchange: str, layouts: Layouts) -> Reads:
+        """What reads frames with these layouts, and leaves all others to this reader."""
+        otherwise = Reads(self.read, self.read_many)
+        return usual_first(exchange, self.largest_frame, layouts, otherwise, self.accepted)
 
     def read(self, frame: bytes | str, received_at_ns: int) -> list[Received]:
         """See ``Dialect``."""

@@ -13,12 +13,13 @@ are the specification. A hole without a field is checked and not used. Types:
     signed   the same, or negative; unstored
     a=x|b=y  one of these words, and its value; ``yes`` and ``no`` are True and False
 
-``<symbol>`` is the market's name; ``<stream>`` that of a stream, ``<native>`` of its market.
+``<symbol>`` is the market's name, and ``<native>`` that of the market of a frame's stream.
+``<rows>`` stands for the rows in the frame around them.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import fields
@@ -42,7 +43,7 @@ _UNIT_FIELDS = ("price", "quantity", "ask", "ask_quantity")
 _BOOLEANS = {"asks": True, "bids": False, "yes": True, "no": False}
 _UNSTORED = -1
 _find_holes = re.compile(r"<(\w*)(?::([^>]*))?>").split
-_STREAM = "<stream>"
+_ROWS = "<rows>"
 
 
 class Reads(NamedTuple):
@@ -59,9 +60,8 @@ class Layout:
     event: type[Event] | None
     """What a row of it becomes; None if such frames have no events."""
     row: str
-    head: str = ""
-    tail: str = ""
-    """If it is not empty there may be several rows, with commas between them."""
+    around: str = _ROWS
+    """The frame around its rows. If anything follows them there may be several, with commas."""
     unit: str = _OUR_UNIT
     """How a level is spelled; its fields are ``price`` and ``quantity``, in ``units`` also ``ask``
     and ``ask_quantity``, in ``changes`` also ``side``, which is ``bids`` or ``asks``."""
@@ -78,8 +78,9 @@ class Layout:
         row = tuple(_op(op, symbols, own_unit=own_unit) for op in _ops(self.row, names))
         slots = tuple(getattr(self.event, name) for name in names)
         unit = _ops(self.unit, _UNIT_FIELDS)
-        head, tail = _ops(self.head, ()), _ops(self.tail, ())
-        return prototype, slots, 0, 1, bool(self.tail), head, row, tail, unit
+        head, tail = self.around.split(_ROWS)
+        ops = _ops(head, ()), row, _ops(tail, ())
+        return prototype, slots, 0, 1, bool(tail), *ops, unit
 
 
 def _stored(text: str) -> list[str]:
@@ -123,10 +124,12 @@ def _op(op: _Op, symbols: Mapping[str, Symbol] | None, *, own_unit: bool) -> _Op
     return ("o" if code == "l" and not own_unit else code), place, other, data
 
 
-def usual_reader(
-    exchange: str, largest_frame: int, layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]]
-) -> "Reader | None":
-    """A reader of frames with these layouts, tried in order, each with its symbols by name.
+Layouts = Sequence[tuple[Layout, Mapping[str, Symbol] | None]]
+"""Layouts in the order in which they are tried, each with its symbols by name."""
+
+
+def usual_reader(exchange: str, largest_frame: int, layouts: Layouts) -> "Reader | None":
+    """A reader of frames with these layouts.
 
     It returns None for any other frame. There is none where the Python code reads all frames.
     """
@@ -138,7 +141,7 @@ def usual_reader(
 def usual_first(
     exchange: str,
     largest_frame: int,
-    layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]],
+    layouts: Layouts,
     otherwise: Reads,
     accepted: Callable[[list[Event]], list[Event]] | None = None,
 ) -> Reads:
@@ -154,14 +157,12 @@ def usual_first(
     return Reads(reader.read, reader.read_many)
 
 
-def _made(
-    exchange: str, layouts: Sequence[tuple[Layout, Mapping[str, Symbol] | None]]
-) -> tuple[tuple[Any, ...], ...]:
+def _made(exchange: str, layouts: Layouts) -> tuple[tuple[Any, ...], ...]:
     return tuple(layout.for_reader(exchange, symbols) for layout, symbols in layouts)
 
 
 class NamedLayouts:
-    """The same for frames that begin with the name of their stream."""
+    """The same for frames that begin with the name of their stream; see ``NamedFrames``."""
 
     def __init__(
         self,
@@ -170,18 +171,18 @@ class NamedLayouts:
         layouts: Mapping[str, Layout],
         otherwise: Reads,
     ) -> None:
-        """``layouts`` by channel."""
+        """``layouts`` of the data, by channel."""
         self._places = {channel: place for place, channel in enumerate(layouts)}
         self._reader: Reader | None = None
         if compiled.Reader is not None:
-            texts = [each.row.split(_STREAM) for each in layouts.values()]
-            (prefix,) = {before for before, _ in texts}
-            made = tuple(
-                Layout(layout.event, after, unit=layout.unit).for_reader(exchange, None)
-                for layout, (_, after) in zip(layouts.values(), texts, strict=True)
-            )
+            after_names = [
+                (replace(each, row=f'","data":{each.row}}}'), None) for each in layouts.values()
+            ]
             self._reader = compiled.Reader(
-                largest_frame, made, prefix.encode(), **otherwise._asdict()
+                largest_frame,
+                _made(exchange, after_names),
+                b'{"stream":"',
+                **otherwise._asdict(),
             )
             otherwise = Reads(self._reader.read, self._reader.read_many)
         self.reads = otherwise

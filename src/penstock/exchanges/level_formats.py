@@ -85,14 +85,38 @@ def _as_pairs(written: bytes) -> bytes:
     return written.replace(b'{"price":', b'["').replace(b',"qty":', b'","').replace(b"}", b'"]')
 
 
-def sides_at_once(changes: Raw) -> tuple[bytes, bytes]:
-    """``[["buy","1.5","2.0"],["sell","1.6","0.0"]]`` as ``[["1.5","2.0"]]``, ``[["1.6","0.0"]]``
+def changes_at_once(books: Sequence[Raw | tuple[Raw, Raw]]) -> list[Raw]:
+    """The bids and asks of each in turn, from changes of books or the two sides of whole ones.
 
-    The numbers are not validated: see ``valid_together``.
+    Changes are written as ``[["buy","1.5","2.0"],["sell","1.6","0.0"]]``.
 
     Raises:
-        NotANumber: they have another format, or are not changes; ``sides_with_care`` decides.
+        NotANumber: some have another format, or are not levels; ``changes_with_care`` decides.
     """
+    lines: list[bytes] = []
+    for book in books:
+        lines += book if isinstance(book, tuple) else _sides_at_once(book)
+    if lines and not plain_lines(b"\n".join(lines)):
+        raise NotANumber("not levels as they are usually written")
+    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
+    return list(map(Raw, lines))
+
+
+def changes_with_care(books: Sequence[Raw | tuple[Raw, Raw]]) -> list[Raw]:
+    """The same for levels in any format.
+
+    Raises:
+        NotANumber: a value is not a number.
+        ValidationError: they are not changes.
+    """
+    levels: list[Raw] = []
+    for book in books:
+        levels += map(valid, book) if isinstance(book, tuple) else _sides_with_care(book)
+    return levels
+
+
+def _sides_at_once(changes: Raw) -> tuple[bytes, bytes]:
+    """The bids and asks, with numbers that are not validated yet."""
     bids, asks = _find_bids(changes), _find_asks(changes)
     # If the lengths of the levels, the commas between them and the brackets around them add up to
     # that of the whole, there is nothing else in it.
@@ -107,33 +131,15 @@ def _joined(levels: Sequence[bytes]) -> bytes:
     return b"[[" + b"],[".join(levels) + b"]]" if levels else b"[]"
 
 
-def sides_with_care(changes: Raw) -> tuple[Raw, Raw]:
-    """The same for changes in any format.
-
-    Raises:
-        NotANumber: a value is not a number.
-        ValidationError: they are not changes.
-    """
+def _sides_with_care(changes: Raw) -> tuple[Raw, Raw]:
     sides: dict[Side, list[LevelText]] = {"buy": [], "sell": []}
     for change in _decode_changes(changes):
         sides[change.side].append((number_text(change.price), number_text(change.quantity)))
     return write_levels(sides["buy"]), write_levels(sides["sell"])
 
 
-def valid_together(lines: Sequence[bytes]) -> list[Raw]:
-    """Levels in the standard format, each side by itself, after validation.
-
-    Raises:
-        NotANumber: some have another format, or are not levels; ``valid`` decides.
-    """
-    if lines and not plain_lines(b"\n".join(lines)):
-        raise NotANumber("not levels as they are usually written")
-    # Copies: msgspec's ``Raw`` would keep the whole frame, with both sides, in memory.
-    return list(map(Raw, lines))
-
-
 def valid(raw: Raw) -> Raw:
-    """The same for one side.
+    """A side in the standard format, after validation.
 
     Raises:
         NotANumber: they are not levels.

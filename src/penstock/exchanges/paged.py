@@ -1,5 +1,6 @@
 """What an exchange declares about its pages of old records: endpoints, sizes and costs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -8,6 +9,11 @@ class PageCost(NamedTuple):
 
     rows: int
     cost: int
+
+
+def cost_of(costs: Sequence[tuple[int, int]], size: int, beyond: int) -> int:
+    """The cost of the first step (most rows, cost) that includes ``size``; else ``beyond``."""
+    return next((cost for most, cost in costs if size <= most), beyond)
 
 
 class PagedEndpoint(NamedTuple):

@@ -97,6 +97,12 @@ class DatedEvents:
         origin = self._exchange, symbol, received_at_ns, LIVE
         return ticker_of(row, origin, None if row.at is None else epoch_ns(row.at), self._spell)
 
+    def candle(self, row: Any, symbol: Symbol, interval: Interval, received_at_ns: int) -> Candle:
+        """A candle that is not marked as closed; ``open_at`` is when it opened."""
+        open_ms = epoch_ns(row.open_at) // MS_NS
+        origin = self._exchange, symbol, received_at_ns, LIVE
+        return candle_of(row, origin, interval, open_ms, closed=False, spell=self._spell)
+
 
 class StampedEvents:
     """The same for rows that have their time in milliseconds, in a field ``at_ms``.

@@ -11,7 +11,7 @@ clock.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 
@@ -40,11 +40,6 @@ BOOK_COSTS, DEEPEST_BOOK_COST = ((100, 5), (500, 25), (1000, 50)), 250
 """(most levels, weight), and the weight of more."""
 TICKER_COSTS, ALL_TICKERS_COST = ((20, 2), (100, 40)), 80
 """The same by the number of markets."""
-
-
-def cost_of(costs: Sequence[tuple[int, int]], size: int, beyond: int) -> int:
-    """The cost of the first step that includes ``size``, or ``beyond`` if none does."""
-    return next((cost for most, cost in costs if size <= most), beyond)
 
 
 class RateLimit(Struct, frozen=True):

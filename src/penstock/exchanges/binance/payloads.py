@@ -6,11 +6,11 @@ reads fastest. It is made for one symbol at a time (``TradePayload[Literal["BTCU
 the decoder rejects any other. Numbers are collected for later validation.
 """
 
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Raw, Struct, field
 
-from penstock.exchanges.answers import Text, Whole
+from penstock.exchanges.answers import IdOrNone, Text, Whole
 from penstock.exchanges.row_events import StampedEvents
 from penstock.exchanges.rows import CandleRow, TickerRow
 from penstock.exchanges.times import Millis
@@ -113,16 +113,12 @@ class DayTickerPayload(TickerRow, Struct, Generic[S], gc=False):
     quote_volume: Text = field(name="q")
 
 
-_IdOrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-"""-1 without trades."""
-
-
 class _Kline(CandleRow, Struct, gc=False):
     open_ms: Whole = field(name="t")
     close_ms: Whole = field(name="T")
     interval: str = field(name="i")
-    first_trade_id: _IdOrNone = field(name="f")
-    last_trade_id: _IdOrNone = field(name="L")
+    first_trade_id: IdOrNone = field(name="f")
+    last_trade_id: IdOrNone = field(name="L")
     open: Text = field(name="o")
     close: Text = field(name="c")
     high: Text = field(name="h")

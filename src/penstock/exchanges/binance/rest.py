@@ -15,6 +15,7 @@ from penstock.exchanges.binance.payloads import AggTradePayload, DepthPayload
 from penstock.exchanges.binance.symbols import NAME
 from penstock.exchanges.frames import json_text
 from penstock.exchanges.level_formats import valid
+from penstock.exchanges.paged import cost_of
 from penstock.exchanges.progress import latest_update, levels, progress_request
 from penstock.exchanges.resource import Params, Resource, error_reader
 from penstock.exchanges.rest_rows import (
@@ -164,7 +165,7 @@ class BinanceRest:
         """The best levels, at most 5000 per side; a deeper book costs more."""
         limit = max(1, min(depth, DEEPEST_BOOK))
         params: Params = {"symbol": self._symbols.native(symbol), "limit": limit}
-        cost = limits.cost_of(limits.BOOK_COSTS, limit, limits.DEEPEST_BOOK_COST)
+        cost = cost_of(limits.BOOK_COSTS, limit, limits.DEEPEST_BOOK_COST)
         return _BOOK.request(_books.reader(symbol), params, cost=cost)
 
     def recent_trades(self, symbol: Symbol, limit: int = PAGE) -> Request[list[Trade]]:
@@ -199,7 +200,7 @@ class BinanceRest:
         make = _tickers.reader(self._symbols)
         if not symbols:
             return _TICKERS.request(make, cost=limits.ALL_TICKERS_COST)
-        cost = limits.cost_of(limits.TICKER_COSTS, len(symbols), limits.ALL_TICKERS_COST)
+        cost = cost_of(limits.TICKER_COSTS, len(symbols), limits.ALL_TICKERS_COST)
         return _TICKERS.request(make, self._named(symbols), cost=cost)
 
     def latest(self, symbol: Symbol, channel: str) -> Request[MarketProgress]:

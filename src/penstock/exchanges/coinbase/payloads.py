@@ -14,12 +14,6 @@ from msgspec import Raw, Struct, field
 from penstock.exchanges.answers import Text, Whole
 from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
-from penstock.exchanges.level_formats import (
-    sides_at_once,
-    sides_with_care,
-    valid,
-    valid_together,
-)
 from penstock.exchanges.row_events import BookRow, DatedEvents
 from penstock.exchanges.stream_names import Asked
 from penstock.exchanges.times import epoch_ns
@@ -108,8 +102,8 @@ TYPES = ("match", "last_match", "ticker", "snapshot", "l2update")
 
 decode: Callable[[bytes | str], Message] = msgspec.json.Decoder(Message).decode
 
-Spelling = Callable[[Sequence[_Snapshot | _Update]], list[Raw]]
-"""The bids and asks of each, in turn, in the standard format. Raises what msgspec raises."""
+Spelling = Callable[[Sequence[Raw | tuple[Raw, Raw]]], list[Raw]]
+"""The bids and asks of changes and of whole books, see ``changes_at_once``."""
 
 
 class EventMaker:
@@ -134,7 +128,12 @@ class EventMaker:
             ValidationError: a message is not as documented.
         """
         # Comparing types takes half the time of any alternative.
-        books = [each for each in messages if type(each) is _Update or type(each) is _Snapshot]
+        books: list[Raw | tuple[Raw, Raw]] = []
+        for each in messages:
+            if type(each) is _Update:
+                books.append(each.changes)
+            elif type(each) is _Snapshot:
+                books.append((each.bids, each.asks))
         levels = iter(spell(books))
         events: list[Event] = []
         for message, at_ns in zip(messages, received_at_ns, strict=True):
@@ -172,24 +171,3 @@ class EventMaker:
             low_text=data.low_24h,
             volume_text=data.volume_24h,
         )
-
-
-def spell_at_once(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """Levels in the standard format, converted from the exchange's usual format."""
-    lines: list[bytes] = []
-    for book in books:
-        lines += (
-            sides_at_once(book.changes) if isinstance(book, _Update) else (book.bids, book.asks)
-        )
-    return valid_together(lines)
-
-
-def spell_with_care(books: Sequence[_Snapshot | _Update]) -> list[Raw]:
-    """The same for levels in any format."""
-    levels: list[Raw] = []
-    for book in books:
-        if isinstance(book, _Snapshot):
-            levels += valid(book.bids), valid(book.asks)
-        else:
-            levels += sides_with_care(book.changes)
-    return levels

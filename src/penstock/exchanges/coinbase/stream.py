@@ -16,18 +16,13 @@ from msgspec import Struct
 from penstock.books.rules import BookRules
 from penstock.exchanges.coinbase.layouts import LAYOUTS
 from penstock.exchanges.coinbase.limits import STREAM_LIMITS
-from penstock.exchanges.coinbase.payloads import (
-    TYPES,
-    EventMaker,
-    decode,
-    spell_at_once,
-    spell_with_care,
-)
+from penstock.exchanges.coinbase.payloads import TYPES, EventMaker, decode
 from penstock.exchanges.coinbase.symbols import NAME
 from penstock.exchanges.deferred_numbers import DeferredNumbers
 from penstock.exchanges.frame_reader import FrameReader
 from penstock.exchanges.frames import json_text, malformed
 from penstock.exchanges.layouts import Reads, usual_first
+from penstock.exchanges.level_formats import changes_at_once, changes_with_care
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.streaming.dialect import Ack, Malformed, Received, Refusal
@@ -75,14 +70,14 @@ class CoinbaseDialect:
 
     def __init__(self, symbols: SymbolMap) -> None:
         names, deferred = StreamNames(symbols, _CHANNELS), DeferredNumbers()
-        self.streams, self._streams = names.add, names.streams
+        self.streams, self._names, self._streams = names.add, names, names.streams
         make = EventMaker(names.symbols, deferred).make
         self._reader = FrameReader(
             largest_frame=LARGEST_FRAME,
             deferred=deferred,
-            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, spell_at_once),
+            events=lambda frames, at_ns: make(list(map(decode, frames)), at_ns, changes_at_once),
             answers=self._answers,
-            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], spell_with_care),
+            with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], changes_with_care),
         )
         self.read, self.read_many = usual_first(
             NAME,
@@ -169,8 +164,7 @@ class CoinbaseDialect:
                 del self._unanswered[request_id]
 
     def _control(self, kind: str, names: Sequence[str], *besides: str) -> str:
-        (channel,) = {self._streams[name].kind for name in names}
-        natives = [self._streams[name].native for name in names]
+        channel, natives = self._names.of_one_kind(names)
         return json_text({"type": kind, "product_ids": natives, "channels": [channel, *besides]})
 
 

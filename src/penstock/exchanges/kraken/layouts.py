@@ -8,8 +8,7 @@ LAYOUTS = {
         BookDelta,
         '{"symbol":"<symbol>","bids":<bids_raw:levels>,"asks":<asks_raw:levels>,'
         '"checksum":<checksum:word32>,"timestamp":"<at_ns:time>"}',
-        head='{"channel":"book","type":"update","data":[',
-        tail="]}",
+        around='{"channel":"book","type":"update","data":[<rows>]}',
         unit='{"price":<price:bare>,"qty":<quantity:bare>}',
     ),
     "ticker": Layout(
@@ -18,16 +17,14 @@ LAYOUTS = {
         '"ask":<ask_text:bare>,"ask_qty":<ask_quantity_text:bare>,"last":<last_text:bare>,'
         '"volume":<volume_text:bare>,"vwap":<:bare>,"low":<low_text:bare>,"high":<high_text:bare>,'
         '"change":<:signed>,"change_pct":<:signed>,"timestamp":"<at_ns:time>"}',
-        head='{"channel":"ticker","type":"update","data":[',
-        tail="]}",
+        around='{"channel":"ticker","type":"update","data":[<rows>]}',
     ),
     "trade": Layout(
         Trade,
         '{"symbol":"<symbol>","side":"<taker:buy=buy|sell=sell>","price":<price_text:bare>,'
         '"qty":<quantity_text:bare>,"ord_type":"<:text>","trade_id":<id:whole>,'
         '"timestamp":"<at_ns:time>"}',
-        head='{"channel":"trade","type":"update","data":[',
-        tail="]}",
+        around='{"channel":"trade","type":"update","data":[<rows>]}',
     ),
     "heartbeat": Layout(None, '{"channel":"heartbeat"}'),
 }

@@ -21,9 +21,8 @@ from penstock.exchanges.frames import Number
 from penstock.exchanges.kraken.symbols import NAME
 from penstock.exchanges.level_formats import LevelSpelling
 from penstock.exchanges.row_events import BookRow, DatedEvents
-from penstock.exchanges.rows import LIVE, CandleRow, TickerRow, candle_of
+from penstock.exchanges.rows import CandleRow, TickerRow
 from penstock.exchanges.stream_names import Asked
-from penstock.exchanges.times import MS_NS, epoch_ns
 from penstock.market.events import Candle, Event
 from penstock.market.interval import Interval
 
@@ -112,7 +111,7 @@ class _Candle(CandleRow, Struct, gc=False):
     trades: Whole
     volume: Number
     vwap: Number
-    interval_begin: str
+    open_at: str = field(name="interval_begin")
     interval: int
 
 
@@ -144,7 +143,7 @@ class EventMaker:
     """
 
     def __init__(self, asked: Asked, deferred: DeferredNumbers) -> None:
-        self._asked, self._spell = asked, deferred.spell
+        self._asked = asked
         self._trades, self._books, self._tickers = asked["trade"], asked["book"], asked["ticker"]
         self._dated = DatedEvents(NAME, {"buy": "buy", "sell": "sell"}, deferred)
 
@@ -160,6 +159,7 @@ class EventMaker:
         books = [row for each in messages if type(each) is _Books for row in each.data]
         levels = iter(spell([raw for row in books for raw in (row.bids, row.asks)]))
         events: list[Event] = []
+        trade, ticker = self._dated.trade, self._dated.ticker
         for message, at_ns in zip(messages, received_at_ns, strict=True):
             # Comparing types takes half the time of ``match``.
             if type(message) is _Books:
@@ -167,18 +167,14 @@ class EventMaker:
                 for book in message.data:
                     events.append(make(book, self._books[book.symbol], at_ns, levels))
             elif type(message) is _Trades:
-                for trade in message.data:
-                    events.append(self._dated.trade(trade, self._trades[trade.symbol], at_ns))
+                events += [trade(row, self._trades[row.symbol], at_ns) for row in message.data]
             elif type(message) is _Tickers:
-                for ticker in message.data:
-                    events.append(self._dated.ticker(ticker, self._tickers[ticker.symbol], at_ns))
+                events += [ticker(row, self._tickers[row.symbol], at_ns) for row in message.data]
             elif type(message) is _Candles:
-                candles = [self._candle(row, at_ns) for row in message.data]
-                candles.sort(key=attrgetter("open_ms"))
-                events += candles
+                candles = (self._candle(row, at_ns) for row in message.data)
+                events += sorted(candles, key=attrgetter("open_ms"))
         return events
 
     def _candle(self, row: _Candle, received_at_ns: int) -> Candle:
-        origin = NAME, self._asked[f"ohlc-{row.interval}"][row.symbol], received_at_ns, LIVE
-        interval, open_ms = _INTERVALS[row.interval], epoch_ns(row.interval_begin) // MS_NS
-        return candle_of(row, origin, interval, open_ms, closed=False, spell=self._spell)
+        symbol = self._asked[f"ohlc-{row.interval}"][row.symbol]
+        return self._dated.candle(row, symbol, _INTERVALS[row.interval], received_at_ns)

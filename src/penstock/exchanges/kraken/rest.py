@@ -135,7 +135,7 @@ _TRADES = Resource("/0/public/Trades", _Rows[_Trade])
 _CANDLES = Resource("/0/public/OHLC", _Rows[_Candle])
 _TICKERS = Resource("/0/public/Ticker", Answer[dict[str, _Ticker]])
 PAGED = (_TRADES.paged("trades", PAGE), _CANDLES.paged("candles", LATEST_CANDLES))
-_read_errors = error_reader(_Errors, _Errors.api_error)
+read_api_error = error_reader(_Errors, _Errors.api_error)
 
 _books = BookRows[Answer[dict[str, _Depth]]](
     NAME, sides=lambda answer: sides_of(only(answer.result.values()))
@@ -151,14 +151,7 @@ _tickers = TickerRows[tuple[str, _Ticker]](
 )
 
 
-def read_api_error(body: bytes) -> ApiError | None:
-    """The error in a response; None if there is none, or if the body is HTML or the like."""
-    return None if body.startswith(b'{"error":[]') else _read_errors(body)
-
-
-TIME = Resource("/0/public/Time", Answer[_Time]).request(
-    lambda answer, _at_ns: answer.result.at_s * 1000
-)
+TIME = Resource("/0/public/Time", Answer[_Time]).request(lambda it, _: it.result.at_s * 1000)
 
 
 class KrakenRest:

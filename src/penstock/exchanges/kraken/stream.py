@@ -21,7 +21,6 @@ from penstock.exchanges.kraken.limits import STREAM_LIMITS
 from penstock.exchanges.kraken.payloads import CHANNELS, MINUTES, EventMaker, decode
 from penstock.exchanges.kraken.rest import DEEPEST_BOOK
 from penstock.exchanges.kraken.symbols import NAME
-from penstock.exchanges.layouts import Reads, usual_first
 from penstock.exchanges.level_formats import objects_at_once, objects_with_care
 from penstock.exchanges.stream_names import StreamNames
 from penstock.exchanges.symbol_map import SymbolMap
@@ -30,8 +29,6 @@ from penstock.streaming.dialect import Ack, Received, Refusal
 
 # A snapshot of a thousand levels per side takes a tenth of this.
 LARGEST_FRAME = 1_000_000
-DEPTH = CHECKSUM.levels
-_REMEMBERED_REQUESTS = 100
 
 _KINDS = {
     "trades": "trade",
@@ -40,10 +37,9 @@ _KINDS = {
     **{f"candles_{text}": f"ohlc-{minutes}" for text, minutes in MINUTES.items()},
 }
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "trade": {"channel": "trade"},
-    "book": {"channel": "book", "depth": DEPTH},
-    "ticker": {"channel": "ticker", "event_trigger": "bbo"},
-    **{f"ohlc-{each}": {"channel": "ohlc", "interval": each} for each in MINUTES.values()},
+    "book": {"depth": CHECKSUM.levels},
+    "ticker": {"event_trigger": "bbo"},
+    **{f"ohlc-{each}": {"interval": each} for each in MINUTES.values()},
 }
 
 
@@ -83,7 +79,7 @@ class KrakenDialect:
     # Quantities have three decimals in fetched books, eight in streamed ones.
     books = BookRules(
         begins="stream",
-        depth=DEPTH,
+        depth=CHECKSUM.levels,
         checksum=CHECKSUM,
         fetched_levels=DEEPEST_BOOK,
         fetched_decimals=3,
@@ -92,7 +88,7 @@ class KrakenDialect:
 
     def __init__(self, symbols: SymbolMap) -> None:
         names, deferred = StreamNames(symbols, _KINDS), DeferredNumbers()
-        self.streams, self._streams = names.add, names.streams
+        self.streams, self._names, self._streams = names.add, names, names.streams
         self._running = RunningCandles()
         make = EventMaker(names.symbols, deferred).make
         reader = FrameReader(
@@ -103,17 +99,9 @@ class KrakenDialect:
             with_care=lambda frame, at_ns: make([decode(frame)], [at_ns], objects_with_care),
             accepted=self._running.closed,
         )
-        self.read, self.read_many = usual_first(
-            NAME,
-            LARGEST_FRAME,
-            [(each, names.symbols.get(kind)) for kind, each in LAYOUTS.items()],
-            Reads(reader.read, reader.read_many),
-            accepted=self._running.closed,
-        )
+        layouts = [(each, names.symbols.get(kind)) for kind, each in LAYOUTS.items()]
+        self.read, self.read_many = reader.after(NAME, layouts)
         self._counts = AckCounts()
-        self._requests: dict[int, dict[str, str]] = {}
-        """Stream names by the exchange's symbol, for the newest requests: a refusal does not name
-        its channel."""
 
     def url(self, base: str) -> str:
         """The endpoint of version 2."""
@@ -127,9 +115,7 @@ class KrakenDialect:
         for stream in map(self._streams.__getitem__, names):
             self._running.forget((stream.symbol, stream.channel.removeprefix("candles_")))
         self._counts.ask(self._streams[names[0]].kind, names)
-        self._requests[request_id] = {self._streams[name].native: name for name in names}
-        if len(self._requests) > _REMEMBERED_REQUESTS:
-            del self._requests[next(iter(self._requests))]
+        self._names.remember(request_id, names)
         # The snapshot of trades has the fifty newest: those missed during a short disconnect.
         return self._control("subscribe", names, request_id, snapshot=True)
 
@@ -165,8 +151,8 @@ class KrakenDialect:
         return [Ack(message.req_id, (name,))]
 
     def _read_refusal(self, message: _Message) -> Ack | Refusal:
-        asked = self._requests.get(message.req_id or 0, {})
-        name = asked.get(message.symbol)
+        # It has no channel, which the request had.
+        name = self._names.requested(message.req_id or 0).get(message.symbol)
         if name is not None and message.error.startswith("Already subscribed"):
             return Ack(message.req_id, (name,))  # the first acknowledgement was lost
         # A refusal of a symbol that was not requested applies to no request.
@@ -174,7 +160,7 @@ class KrakenDialect:
         return Refusal(request_id, message.method, message.error, (name,) if name else ())
 
     def _control(self, method: str, names: Sequence[str], request_id: int, **options: bool) -> str:
-        (kind,) = {self._streams[name].kind for name in names}
-        natives = [self._streams[name].native for name in names]
-        params = {**_OPTIONS[kind], **options, "symbol": natives}
+        kind, natives = self._names.of_one_kind(names)
+        channel = kind.partition("-")[0]
+        params = {"channel": channel, **_OPTIONS.get(kind, {}), **options, "symbol": natives}
         return json_text({"method": method, "params": params, "req_id": request_id})

@@ -11,8 +11,8 @@ from penstock.exchanges.binance.limits import (
     BOOK_COSTS,
     DEEPEST_BOOK_COST,
     TICKER_COSTS,
-    cost_of,
 )
+from penstock.exchanges.paged import cost_of
 
 PING = 1
 AGG_TRADES = 4

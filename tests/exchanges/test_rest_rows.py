@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges.base import ApiError
 from penstock.exchanges.resource import error_reader
-from penstock.exchanges.rest_rows import CandleRows, TickerRows
+from penstock.exchanges.rest_rows import CandleRows, TickerRows, candle_page
 from penstock.exchanges.rows import CandleRow, TickerRow, ticker_of
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import MINUTE_MS, Interval
@@ -93,3 +93,15 @@ def test_a_body_without_an_error_has_none(body: bytes) -> None:
 
     assert read(body) is None
     assert read(b'{"code":7}') == ApiError(7, "")
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**7), st.integers(1, 300))
+@example(1, 2 * MINUTE_MS, 300)
+def test_a_page_of_candles_covers_the_range(start_ms: int, length_ms: int, most: int) -> None:
+    end_ms = start_ms + length_ms
+
+    first_ms, count = candle_page(MINUTE, start_ms, end_ms, most)
+
+    opens = list(MINUTE.opens(start_ms, end_ms))[:most]
+    assert first_ms == next(MINUTE.opens(start_ms, start_ms + MINUTE_MS))
+    assert count == max(1, len(opens))

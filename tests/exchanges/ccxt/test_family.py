@@ -99,7 +99,10 @@ def test_it_has_no_dialect_and_says_what_it_has_instead() -> None:
         ("runpy.run_module('penstock', run_name='__main__')", ["--help"]),
         ("from penstock.exchanges import registry; registry.names(); registry.families()", []),
         ("from penstock.exchanges import registry; registry.load('kraken')", []),
-        ("import penstock.app.collector, penstock.app.worker, penstock.exchanges.ccxt.client", []),
+        (
+            "import penstock.app.collector, penstock.app.worker, penstock.exchanges.ccxt.library.client",
+            [],
+        ),
         ("runpy.run_module('penstock', run_name='__main__')", ["connectors", "list"]),
     ],
     ids=["package", "help", "registry", "native", "folder", "connectors"],

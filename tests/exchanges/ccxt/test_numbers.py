@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.exchanges.ccxt.numbers import ExactNumber, exact_float, text_of
+from penstock.exchanges.ccxt.library.numbers import ExactNumber, exact_float, text_of
 from penstock.market.numbers import is_plain
 
 texts = st.from_regex(r"[0-9]{1,12}(\.[0-9]{1,18})?", fullmatch=True)

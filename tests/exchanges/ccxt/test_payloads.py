@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UnexpectedAnswer, UnknownInterval, UnknownSymbol
-from penstock.exchanges.ccxt.calls import book_row, ticker_row, trade_rows
+from penstock.exchanges.ccxt.library.calls import book_row, ticker_row, trade_rows
+from penstock.exchanges.ccxt.library.numbers import ExactNumber
 from penstock.exchanges.ccxt.limits import UNITS
-from penstock.exchanges.ccxt.numbers import ExactNumber
 from penstock.exchanges.ccxt.payloads import number_of, read_info, read_trades
 from penstock.exchanges.ccxt.rest import TIME, CcxtRest, info_of
 from penstock.exchanges.symbol_map import ListedMarket, SymbolMap

@@ -15,7 +15,7 @@ from penstock.errors import (
     UnknownSymbol,
 )
 from penstock.exchanges.base import Meaning
-from penstock.exchanges.ccxt.refusals import Parser, as_penstock_error, is_ccxts, judge_of
+from penstock.exchanges.ccxt.library.refusals import Parser, as_penstock_error, is_ccxts, judge_of
 
 NOW_MS = 1_800_000_000_000
 NAME = "ccxt:okx"

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 
 from penstock.errors import UnknownInterval
 from penstock.exchanges.base import Exchange
-from penstock.exchanges.ccxt.client import PREFIX, make
 from penstock.exchanges.ccxt.gateway import opened
+from penstock.exchanges.ccxt.library.client import PREFIX, make
 from penstock.exchanges.ccxt.limits import UNITS, limits_of
 from penstock.exchanges.ccxt.rest import CANDLES, TIME, CcxtRest, info_of
 from penstock.exchanges.paged import PageCost, PagedEndpoint

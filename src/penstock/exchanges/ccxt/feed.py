@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import UnknownChannel
-from penstock.exchanges.ccxt.calls import book_row, ticker_row, trade_rows
+from penstock.exchanges.ccxt.library.calls import book_row, ticker_row, trade_rows
 from penstock.exchanges.ccxt.payloads import read_book, read_tickers, read_trades
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.events import Event

@@ -9,10 +9,10 @@ from penstock.clock import Clock
 from penstock.config import Exchanges
 from penstock.errors import BadRequest, RateLimited
 from penstock.exchanges.base import Exchange, ExchangeClient, Feed, Info, Request
-from penstock.exchanges.ccxt.calls import CALLS
-from penstock.exchanges.ccxt.client import PREFIX, make, move_streams, send_through
 from penstock.exchanges.ccxt.feed import CcxtFeed, channels_of
-from penstock.exchanges.ccxt.refusals import CONFUSED, as_penstock_error, is_ccxts
+from penstock.exchanges.ccxt.library.calls import CALLS
+from penstock.exchanges.ccxt.library.client import PREFIX, make, move_streams, send_through
+from penstock.exchanges.ccxt.library.refusals import CONFUSED, as_penstock_error, is_ccxts
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.throttle.gate import Gate
 from penstock.throttle.offset import Offset

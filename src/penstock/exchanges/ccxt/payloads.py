@@ -1,4 +1,4 @@
-"""Converts rows from ccxt's methods (``calls.py``) to events.
+"""Converts rows from ccxt's methods (``library/calls.py``) to events.
 
 ccxt returns the responses of all exchanges in one form. A field that an exchange does not provide
 is None, and rejected here if an event requires it. Ids are numbers here: a text id becomes a number

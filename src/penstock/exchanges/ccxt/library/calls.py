@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.exchanges.answers import step_of_digits
-from penstock.exchanges.ccxt.numbers import text_of
+from penstock.exchanges.ccxt.library.numbers import text_of
 
 # ccxt's modes of precision: what the numbers in a market's ``precision`` mean.
 _DECIMAL_PLACES, _TICK_SIZE = 2, 4

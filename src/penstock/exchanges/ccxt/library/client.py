@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from penstock.errors import MissingExtra, UnknownExchange
 from penstock.exchanges.base import ExchangeClient, Request
+from penstock.exchanges.ccxt.library.numbers import ExactNumber, exact_float
+from penstock.exchanges.ccxt.library.refusals import Parser, judge_of
 from penstock.exchanges.ccxt.limits import UNITS, units
-from penstock.exchanges.ccxt.numbers import ExactNumber, exact_float
-from penstock.exchanges.ccxt.refusals import Parser, judge_of
 from penstock.exchanges.raw_request import RawRequest
 
 PREFIX = "ccxt:"

@@ -1,0 +1,1 @@
+"""What knows the objects of ccxt: its clients, methods, numbers and errors."""

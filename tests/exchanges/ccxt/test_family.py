@@ -99,10 +99,7 @@ def test_it_has_no_dialect_and_says_what_it_has_instead() -> None:
         ("runpy.run_module('penstock', run_name='__main__')", ["--help"]),
         ("from penstock.exchanges import registry; registry.names(); registry.families()", []),
         ("from penstock.exchanges import registry; registry.load('kraken')", []),
-        (
-            "import penstock.app.collector, penstock.app.worker, penstock.exchanges.ccxt.library.client",
-            [],
-        ),
+        ("import penstock.app.collector, penstock.app.worker, penstock.exchanges.ccxt.gateway", []),
         ("runpy.run_module('penstock', run_name='__main__')", ["connectors", "list"]),
     ],
     ids=["package", "help", "registry", "native", "folder", "connectors"],

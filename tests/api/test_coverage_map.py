@@ -1,6 +1,7 @@
 """The coverage map and gaps over HTTP, and a gap that a client has filled."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.monitor.test_coverage_map import DAY_MS, held
@@ -10,6 +11,7 @@ from penstock.api import coverage
 from penstock.config import Secret
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.writing import write_coverage
+from penstock.monitor.cells import Columns
 from penstock.monitor.coverage_map import CoverageMap
 from penstock.storage.state import StateStore
 
@@ -101,16 +103,26 @@ async def test_a_token_that_permits_reading_fills_nothing(
 async def test_few_maps_are_read_at_the_same_time(
     api: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading = most = 0
+    asked, reading, most = 0, 0, 0
+    all_asked, columns = asyncio.Event(), coverage._columns
+
+    async def columns_of(*words: Any) -> Columns:
+        nonlocal asked
+        found = await columns(*words)
+        asked += 1
+        if asked == 8:
+            all_asked.set()
+        return found
 
     async def read(*_: object) -> CoverageMap:
         nonlocal reading, most
         reading += 1
         most = max(most, reading)
-        await asyncio.sleep(0.02)  # others have the time to begin
+        await all_asked.wait()
         reading -= 1
         return CoverageMap(from_ms=0, step_ms=1, columns=0, series=[], more=None)
 
+    monkeypatch.setattr(coverage, "_columns", columns_of)
     monkeypatch.setattr(coverage, "read_map", read)
     await asyncio.gather(*(api.ask("GET", "coverage/map") for _ in range(8)))
 

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 from tests.console.conftest import Visit, visiting
 from tests.console.scene import Scene, scene, until
 from tests.console.test_pages import field, look
+from tests.waiting import PATIENCE_S
 
 from penstock.coverage.gap_rows import GapRows
 from penstock.coverage.model import GapRow, Run, SlotCoverage, as_document
@@ -39,12 +41,20 @@ def change(at: Scene, work: Callable[[StateStore], Awaitable[object]]) -> None:
         threads.submit(asyncio.run, opened()).result()
 
 
+def _latest_trade(demo: Scene) -> int:
+    """The id of the newest trade at the exchange."""
+    address = f"{demo.simulators['binance']}/api/v3/trades?symbol=BTCUSDT&limit=1"
+    with urlopen(address, timeout=PATIENCE_S) as answer:
+        return int(json.load(answer)[-1]["id"])
+
+
 def test_a_hole_is_shown_and_fill_closes_it(page: Page, demo: Scene) -> None:
     demo.kill("work")
     look(page, demo, "coverage")
     known = {each["id"] for each in demo.get("gaps")["items"]}
     demo.control("binance", "hold", {"streams": "btcusdt@trade"})
-    time.sleep(1.0)  # of trades that are lost
+    first_lost = _latest_trade(demo)
+    until(lambda: _latest_trade(demo) > first_lost + 10)
     demo.control("binance", "hold", {"streams": ""})
     begun_s = time.monotonic()
     row = page.locator("tr[data-gap-id][data-gap-state=open]").first

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests import events
+from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
 from penstock.collect.status import BookStatus, CollectorStatus, write_status
@@ -157,12 +158,10 @@ async def test_the_log_is_closed_after_the_last_viewer_and_opened_for_the_next(
     await clock.advance(4)
     assert markets.is_following
 
-    for _ in range(100):
-        await clock.advance(1)
-        if not markets.is_following:
-            break
-        await asyncio.sleep(0.01)
-    assert not markets.is_following
+    async with asyncio.timeout(PATIENCE_S):
+        while markets.is_following:
+            await clock.advance(1)
+            await asyncio.sleep(0.01)  # the log is closed in a thread
 
     assert (await markets.document(WATCH)).trades
     assert log.opened == 2

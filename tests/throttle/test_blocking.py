@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from penstock.errors import CostExceedsLimit, NeverSent, UnknownCategory, WaitTimedOut
 from penstock.throttle import BlockingThrottler, CapacityLow, Pipeline, SlidingWindow
@@ -49,7 +50,7 @@ def test_threads_are_served_in_the_order_in_which_they_came() -> None:
         while sum(n for _, n, _ in throttler.queue()) <= number and len(order) == 0:
             time.sleep(0.001)
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
     assert order == sorted(order)
     assert len(order) == 5
@@ -67,7 +68,7 @@ def test_a_wait_that_is_too_long_spends_nothing() -> None:
         while not throttler.queue():
             time.sleep(0.001)
         grant.refund()
-        assert waiting.result(5).good()
+        assert waiting.result(PATIENCE_S).good()
     assert throttler.stats().limits[0].remaining == 0
 
 
@@ -79,16 +80,16 @@ def test_a_timeout_behind_others_is_kept() -> None:
         while not throttler.queue():
             time.sleep(0.001)
         behind = pool.submit(throttler.acquire, timeout=0.05)
-        assert isinstance(behind.exception(5), WaitTimedOut)
+        assert isinstance(behind.exception(PATIENCE_S), WaitTimedOut)
         throttler.adopt([Pipeline("short", SlidingWindow(5, 60))])
-        ahead.result(5)
+        ahead.result(PATIENCE_S)
 
 
 def test_the_thread_that_keeps_time_ends_when_nobody_waits() -> None:
     throttler = throttler_of(1, 0.05)
     for _ in range(3):
         throttler.acquire()
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + PATIENCE_S
     while throttler._timer is not None and time.monotonic() < deadline_s:
         time.sleep(0.001)
     assert throttler._timer is None

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.errors import MissingExtra, UnknownExchange
 from penstock.exchanges import registry
-from penstock.exchanges.ccxt import client
 from penstock.exchanges.ccxt.feed import channels_of
+from penstock.exchanges.ccxt.library import client
 from penstock.exchanges.ccxt.limits import UNITS
 from penstock.exchanges.symbol_map import SymbolMap
 from penstock.market.interval import DAY_MS, Interval

@@ -1,13 +1,14 @@
 """Builds the application from its routes, exception handlers and access checks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from litestar import Litestar, Response, Router, get, route
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from penstock.api import (
     breakers,
@@ -30,7 +31,8 @@ from penstock.api.access import LARGEST_BODY_BYTES, AccessPolicy, AccessRules, P
 from penstock.api.app_state import PREFIX, AppState
 from penstock.api.credentials import Credentials
 from penstock.api.document import document
-from penstock.api.problems import exception_handlers
+from penstock.api.problems import AnyRequest, exception_handlers
+from penstock.clock import Clock
 from penstock.telemetry import Listener
 
 
@@ -66,18 +68,47 @@ def _answering(path: str, allowed: str) -> HTTPRouteHandler:
     return answer
 
 
-def routes_of(app_state: AppState, credentials: Credentials, listener: Listener) -> Litestar:
-    """Return the routes, without the access checks."""
+class _Served(NamedTuple):
+    """What one server's routes receive."""
 
-    async def provide() -> AppState:
-        return app_state
+    app_state: AppState
+    credentials: Credentials
+    listener: Listener
 
-    async def provide_credentials() -> Credentials:
-        return credentials
 
-    async def provide_listener() -> Listener:
-        return listener
+_SERVED = "penstock.served"
+"""The key of ``_Served`` in a request's scope."""
 
+
+async def _provide_app_state(scope: Scope) -> AppState:
+    return _served(scope).app_state
+
+
+async def _provide_credentials(scope: Scope) -> Credentials:
+    return _served(scope).credentials
+
+
+async def _provide_listener(scope: Scope) -> Listener:
+    return _served(scope).listener
+
+
+def _served(scope: Mapping[str, Any]) -> _Served:
+    served: _Served = scope[_SERVED]
+    return served
+
+
+def _reporting(request: AnyRequest) -> tuple[Clock, Listener]:
+    served = _served(request.scope)
+    return served.app_state.clock, served.listener
+
+
+@cache
+def _routes() -> Litestar:
+    """Return the routes, without the access checks.
+
+    Built once per process, because that takes a tenth of a second: what a server's routes receive
+    is in the scope of its requests.
+    """
     modules = (
         connectors, breakers, jobs, locks, market, markets, ticks, data, monitoring, fleet,
         observing, coverage, login, live,
@@ -90,11 +121,11 @@ def routes_of(app_state: AppState, credentials: Credentials, listener: Listener)
             Router(PREFIX, route_handlers=[*_options_handlers(inside), *inside]),
         ],
         dependencies={
-            "app_state": Provide(provide),
-            "credentials": Provide(provide_credentials),
-            "listener": Provide(provide_listener),
+            "app_state": Provide(_provide_app_state),
+            "credentials": Provide(_provide_credentials),
+            "listener": Provide(_provide_listener),
         },
-        exception_handlers=exception_handlers(app_state.clock, listener),
+        exception_handlers=exception_handlers(_reporting),
         openapi_config=None,
         logging_config=None,
         request_max_body_size=LARGEST_BODY_BYTES,
@@ -107,5 +138,9 @@ def build_application(
     """Return the whole API, and a page beside it, as an ASGI application."""
     clock = app_state.clock
     credentials = Credentials(rules.tokens, rules.session_s, clock, listener)
-    routes = routes_of(app_state, credentials, listener)
-    return AccessPolicy(routes, rules, credentials, clock, listener, page)
+    routes, served = _routes(), _Served(app_state, credentials, listener)
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        await routes(cast(Scope, {**scope, _SERVED: served}), receive, send)
+
+    return AccessPolicy(inner, rules, credentials, clock, listener, page)

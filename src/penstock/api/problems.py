@@ -160,17 +160,23 @@ def logged_crash(error: Exception, method: str, path: str, listener: Listener) -
 Handler = Callable[[AnyRequest, Any], Response[Any]]
 
 
-def exception_handlers(clock: Clock, listener: Listener) -> dict[int | type[Exception], Handler]:
-    """Return the handlers that convert exceptions into error responses."""
+def exception_handlers(
+    reporting: Callable[[AnyRequest], tuple[Clock, Listener]],
+) -> dict[int | type[Exception], Handler]:
+    """Return the handlers that convert exceptions into error responses.
+
+    ``reporting`` returns the clock and the listener of the server that received a request.
+    """
 
     def unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
-        path = request.scope["path"]
+        path, (_, listener) = request.scope["path"], reporting(request)
         return problem_answer(logged_crash(error, str(request.method), path, listener))
 
     def foreseen(request: AnyRequest, error: PenstockError) -> Response[bytes]:
         status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), None)
         if status is None:
             return unforeseen(request, error)
+        clock, _ = reporting(request)
         headers = {"Retry-After": str(_retry_after_s(error, clock))} if status == 503 else {}
         return problem_answer(_problem_of(error, status), headers)
 

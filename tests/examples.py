@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.forked import python
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
@@ -30,10 +32,13 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def run(page: Path, folder: Path, servers: Mapping[str, str] | None = None) -> str:
+def run(
+    page: Path, folder: Path, servers: Mapping[str, str] | None = None, *, forked: bool = True
+) -> str:
     """What the examples of a page print, in a fresh home that is also where they run.
 
-    ``servers`` are the addresses to use instead of those that are printed.
+    ``servers`` are the addresses to use instead of those that are printed. Unless commands are
+    forked (see ``example_shell.py``), they are those of the folder's ``.venv``.
     """
     text = page.read_text()
     # The folders whose commands are on the path are as in a checkout.
@@ -61,8 +66,8 @@ def run(page: Path, folder: Path, servers: Mapping[str, str] | None = None) -> s
     with (
         out.open("w") as to_out,
         errors.open("w") as to_errors,
-        subprocess.Popen(
-            ["bash", "-m", "-e", "-c", script],
+        _shell(
+            script, forked=forked,
             cwd=folder, env=environment, start_new_session=True, stdout=to_out, stderr=to_errors,
         ) as shell,
     ):  # fmt: skip
@@ -75,6 +80,12 @@ def run(page: Path, folder: Path, servers: Mapping[str, str] | None = None) -> s
     assert shell.returncode == 0, f"{out.read_text()[-3000:]}\n{errors.read_text()[-3000:]}"
     assert "Traceback" not in errors.read_text()
     return out.read_text()
+
+
+def _shell(script: str, *, forked: bool, **options: Any) -> subprocess.Popen[str]:
+    if forked and sys.platform == "linux":
+        return python(str(Path(__file__).with_name("example_shell.py")), script, **options)
+    return subprocess.Popen(["bash", "-m", "-e", "-c", script], text=True, **options)
 
 
 def kill_all(session: int) -> None:

@@ -3,12 +3,13 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib
 import polars as pl
 import pytest
+from tests.forked import command
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "notebook.md").read_text()
@@ -24,8 +25,8 @@ def test_five_commands_lead_from_the_demo_to_a_plot(
     make, target, arguments = shlex.split(shell)
     assert (make, target) == ("make", "demo")
     words = arguments.removeprefix("ARGS=").replace("--seconds 20", "--seconds 4").split()
-    demo = [sys.executable, "-m", "penstock", "demo", *words]
-    subprocess.run(demo, cwd=tmp_path, check=True, capture_output=True)
+    with command(["demo", *words], cwd=tmp_path, stdout=subprocess.DEVNULL) as demo:
+        assert demo.wait(PATIENCE_S) == 0
 
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the exampl
 
 
 def test_the_readme_runs_as_printed(tmp_path: Path) -> None:
-    out = run(ROOT / "README.md", tmp_path)
+    out = run(ROOT / "README.md", tmp_path, forked=False)  # the commands that are installed
 
     answers = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     time, first, second, ready, connector, job, done, *candles = answers

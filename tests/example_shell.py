@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from tests.fork_server import LONGEST, become, leave, read_libraries
+from tests.fork_server import LONGEST, become, read_libraries
 
 COMMAND = Path(__file__).with_name("example_command.py")
 
@@ -46,11 +46,7 @@ def run(
     program = os.fork()
     if program == 0:
         connection.close()
-        try:
-            become(words, folder, environment, new_session=False, streams=streams)
-        except SystemExit as end:
-            leave(end)
-        leave(SystemExit())
+        become(words, folder, environment, new_session=False, streams=streams)
     for stream in (*streams, 0, 1, 2):
         os.close(stream)
     connection.send(marshal.dumps(program))

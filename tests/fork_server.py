@@ -1,19 +1,24 @@
 """Forks Python programs from a process that has penstock imported: see ``forked.py``.
 
-A request is a JSON document of the interpreter's arguments, the folder and the environment, with
+It is a process of its own, or a fork of a worker of the tests, which has imported it all already. A
+request is a JSON document of the interpreter's arguments, the folder and the environment, with
 the three standard streams as file descriptors. The answer is the process id. The program's parent
 ends at once, so that the program becomes a child of whoever asked.
 """
 
 import atexit
 import contextlib
+import faulthandler
 import fcntl
+import functools
 import gc
 import importlib
 import json
+import logging
 import os
 import pkgutil
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +34,7 @@ LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
 """What the first command imports."""
 
 
+@functools.cache
 def import_everything() -> None:
     """Import every module that does not need a library of its own kind."""
     import penstock  # noqa: PLC0415
@@ -40,6 +46,7 @@ def import_everything() -> None:
         if "__main__" not in module.name and "ccxt" not in module.name:
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    gc.freeze()  # looking at it would copy its pages in every fork
 
 
 def read_libraries(words: list[str]) -> None:
@@ -58,21 +65,37 @@ def read_libraries(words: list[str]) -> None:
     gc.freeze()
 
 
-def fork_own_commands() -> None:
-    """Let this process fork the commands that it starts itself, from a copy of it as it is now."""
-    from tests.forked import Forked, use_server  # noqa: PLC0415
+def fork_server(*, own_session: bool = False) -> None:
+    """Let this process fork programs from a copy of it as it is now, which ends with it."""
+    from tests.forked import use_server  # noqa: PLC0415
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
-        ours.close()
+    if (server := os.fork()) == 0:
         os.setsid()  # Ctrl-C is for the command alone
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nothing, number)
+        forget_files(theirs.fileno())
         serve(theirs)
         os._exit(0)
     theirs.close()
+    atexit.register(os.waitpid, server, 0)
+    atexit.register(ours.close)
     use_server(ours)
+
+
+def forget_files(kept: int) -> None:
+    """Close what others would wait for until this process ends."""
+    faulthandler.disable()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def fork_own_commands() -> None:
+    """Let this process fork the commands that it starts itself."""
+    from tests.forked import Forked  # noqa: PLC0415
+
+    fork_server(own_session=True)  # Ctrl-C is for the command alone
     execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 
     def execute_or_fork(process: Any, args: Any, *given: Any) -> None:
@@ -90,11 +113,12 @@ def become(
     environment: dict[str, str],
     new_session: bool,
     streams: list[int],
-) -> None:
-    """Run a program in this process, as the interpreter does with these arguments."""
+) -> NoReturn:
+    """Be a program from now on, as the interpreter is with these arguments."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    begin()
     if new_session:
         os.setsid()
         # Only with a controlling terminal is there a foreground; another session may have it.
@@ -107,6 +131,21 @@ def become(
     sys.path[:0] = [path for path in paths if path and path not in sys.path]
     if words[:3] == ["-m", "penstock", "demo"]:
         fork_own_commands()
+    try:
+        run(words)
+    except SystemExit as end:
+        leave(end)
+    except BaseException as error:
+        sys.excepthook(*sys.exc_info())
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        leave(SystemExit(1))
+    leave(SystemExit())
+
+
+def run(words: list[str]) -> None:
+    """Run what the interpreter's arguments name."""
     match words:
         case ["-m", module, *rest]:
             sys.argv = [module, *rest]
@@ -117,6 +156,19 @@ def become(
         case [script, *_]:
             sys.argv = words
             runpy.run_path(script, run_name="__main__")
+
+
+def begin() -> None:
+    """Forget what a process did before it was forked to be a program."""
+    atexit._clear()
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    threading.excepthook = threading.__excepthook__
+    logging.getLogger().handlers.clear()
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", buffering=1, errors="backslashreplace", closefd=False
+    )
 
 
 def leave(end: SystemExit) -> NoReturn:
@@ -140,11 +192,7 @@ def fork(connection: socket.socket, request: bytes, streams: list[int]) -> None:
             connection.send(str(program).encode())
             os._exit(0)
         connection.close()
-        try:
-            become(**json.loads(request), streams=streams)
-        except SystemExit as end:
-            leave(end)
-        leave(SystemExit())
+        become(**json.loads(request), streams=streams)
     os.waitpid(parent, 0)
     # The program is a child of whoever asked by now.
     connection.send(b"ready")
@@ -158,6 +206,7 @@ def serve(connection: socket.socket) -> None:
         request, streams, _, _ = socket.recv_fds(connection, LONGEST, 3)
         if not request:
             return
+        import_everything()
         words = json.loads(request)["words"]
         if words[:3] == ["-m", "penstock", "sim"]:
             read_libraries(words)

@@ -1,7 +1,8 @@
 """Python programs as processes that need no second to start: penstock's commands above all.
 
-A command imports for about a second. Here it is forked from a server that has everything imported,
-and is a child of this process like any other. Linux only; elsewhere it is started as usual.
+A command imports for about a second. Here it is forked from a server that has everything imported
+(of a worker of the tests: a copy of the worker), and is a child of this process like any other.
+Linux only; elsewhere it is started as usual.
 """
 
 import atexit

@@ -45,8 +45,10 @@ def _run(folder: Path, files: Mapping[str, str], *words: str) -> subprocess.Comp
             sys.executable, "-m", "pytest", "-p", "tests.workers", "-p", "no:cacheprovider",
             "-rA", "--basetemp", str(folder / "made"), "--rootdir", str(tests), *words, str(tests),
         ],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        check=False,
+        # No plugin is needed, and to load them takes longer than the tests.
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 

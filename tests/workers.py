@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from tests.fork_server import fork_server
 
 _WORD = 4
 """Bytes of a file's number in the queue, so few that they are read at once."""
@@ -174,6 +175,9 @@ class _Worker:
         plugins.register(self)
         capture: Any = plugins.getplugin("capturemanager")
         capture.stop_global_capturing()
+        if sys.platform == "linux":
+            # Everything is imported here, which takes a process that is started seconds.
+            fork_server()
         capture.start_global_capturing()
         capture.suspend_global_capture()
 

@@ -1,7 +1,8 @@
 """Sends input to both paths until a time is over, the compiled one sanitised.
 
-Frames, good and bad, are read and kept as books, deltas are applied, events are appended to a log,
-records are gathered by stream, and batches are packed and forwarded.
+Frames, good and bad, are taken out of the bytes of connections, read and kept as books, deltas are
+applied, events are appended to a log, records are gathered by stream, and batches are packed and
+forwarded.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -23,11 +24,12 @@ ROOT = Path(__file__).parents[2]
 _PACKAGE = "src/penstock"
 _ROUNDS_AT_ONCE = 20
 _APPENDS_AT_ONCE = 60
+_CONNECTIONS_AT_ONCE = 5
 
 
 def run(seconds: float, seed: int) -> int:
     """Compare for so long; return the number of frames and records. Raises AssertionError."""
-    from tests.compiled import batches, deltas, gathered, records  # noqa: PLC0415 (in the process that compares)
+    from tests.compiled import batches, deltas, gathered, records, wires  # noqa: PLC0415 (as below)
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
     from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
@@ -48,6 +50,7 @@ def run(seconds: float, seed: int) -> int:
             (batches, _ROUNDS_AT_ONCE),
             (deltas, _ROUNDS_AT_ONCE),
             (gathered, _ROUNDS_AT_ONCE),
+            (wires, _CONNECTIONS_AT_ONCE),
         ):
             try:
                 frames += part.run(seed, rounds)

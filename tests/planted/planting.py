@@ -19,7 +19,7 @@ BUGS = Path(__file__).parent / "bugs"
 _COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "bench", "scripts", "Makefile")
 _EXTENSION = "src/penstock/compiled/_hot.abi3.so"
 _COMPILED_PARTS = ("+++ b/src/penstock/compiled/", "layouts.py\n", "changing_levels.py\n",
-                   "compiled_appending.py\n")  # fmt: skip
+                   "compiled_appending.py\n", "plain_frames.py\n")  # fmt: skip
 # Without plugins that one process at a time does not need.
 _UNUSED = ("cacheprovider", "xdist")
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", *(f"-pno:{name}" for name in _UNUSED))

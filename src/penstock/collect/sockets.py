@@ -22,6 +22,7 @@ from picows import (
 )
 
 from penstock import __version__
+from penstock.collect.plain_frames import PlainFrames
 from penstock.errors import mask_urls
 
 LARGEST_FRAME = 16_000_000
@@ -50,7 +51,7 @@ class Socket(WSListener):
     # Half of the time that a read takes here goes into attributes, and into a dict twice as much.
     __slots__ = (
         *("frames", "stamps_ns", "last_message_ns", "_arrived", "_now_ns", "_pings_are_life"),
-        *("_parts", "_parts_bytes", "_transport", "_over", "_ended_by_us", "_paused"),
+        *("_parts", "_parts_bytes", "_transport", "_over", "_ended_by_us", "_paused", "_plain"),
     )
 
     def __init__(
@@ -75,10 +76,15 @@ class Socket(WSListener):
         self._over = asyncio.Event()
         self._ended_by_us = ""
         self._paused = False
+        self._plain: PlainFrames | None = None
+        """Reads from the socket in place of picows, where there is the extension."""
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """See picows."""
         self._transport = transport
+        with suppress(NotImplementedError):
+            underlying = transport.underlying_transport
+            self._plain = PlainFrames(self, underlying, _READ_BYTES, LARGEST_FRAME)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """See picows."""
@@ -89,8 +95,27 @@ class Socket(WSListener):
         else:
             self._take_any_frame(transport, frame, payload)
         if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
+            self.read_ended()
+            if self._plain is not None and not self._parts:
+                self._plain.take_over(frame)
+
+    def read_ended(self) -> None:
+        """Stamp the frames of one read with the current time, and tell that they have arrived."""
+        if len(self.frames) > len(self.stamps_ns):
             self._stamp()
             self._arrived(len(self.frames))
+
+    def read_plain(self, payloads: list[bytes]) -> None:
+        """Take all frames of one read from the extension."""
+        frames, stamps_ns = self.frames, self.stamps_ns
+        frames += payloads
+        # As below, but in one function: here calls are most of the cost.
+        self.last_message_ns = first_ns = self._now_ns()
+        if len(payloads) == 1:
+            stamps_ns.append(first_ns)
+        else:
+            stamps_ns += range(first_ns, first_ns + len(payloads))
+        self._arrived(len(frames))
 
     def _stamp(self) -> None:
         """Stamp the frames of one read with the current time, a nanosecond apart."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Packer as CompiledPacker
+    from penstock.compiled._hot import PlainFrames as CompiledPlainFrames
     from penstock.compiled._hot import Reader as CompiledReader
     from penstock.compiled._hot import Relay as CompiledRelay
     from penstock.compiled._hot import Updater as CompiledUpdater
@@ -42,6 +43,8 @@ Incoming: "type[CompiledIncoming] | None" = None
 """Receives from a socket of ZeroMQ."""
 Packer: "type[CompiledPacker] | None" = None
 """Packs records into the batches of a publisher."""
+PlainFrames: "type[CompiledPlainFrames] | None" = None
+"""Takes plain frames out of the bytes of a WebSocket."""
 decimals: Callable[[Any], list[Any] | None] | None = None
 """Levels as pairs of Decimal."""
 number: Callable[[str], Any] | None = None
@@ -71,6 +74,7 @@ else:
             Levels, Number = _hot.Levels, _hot.Number
             Appender, Encoder = _hot.Appender, _hot.Encoder
             Gatherer, Updater = _hot.Gatherer, _hot.Updater
+            PlainFrames = _hot.PlainFrames
             Incoming, Packer, Relay = _hot.Incoming, _hot.Packer, _hot.Relay
         else:
             WHY_NOT = "the extension is outdated: run scripts/compile_hot.py"

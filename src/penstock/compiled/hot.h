@@ -124,5 +124,6 @@ extern PyType_Spec appender_spec;
 extern PyType_Spec relay_spec;
 extern PyType_Spec incoming_spec;
 extern PyType_Spec packer_spec;
+extern PyType_Spec frames_spec;
 
 #endif

@@ -18,6 +18,7 @@ from .wires import (
     FIN,
     MOST_AT_ONCE,
     PING,
+    PONG,
     TEXT,
     One,
     frame,
@@ -92,11 +93,15 @@ async def test_after_a_ping_plain_frames_are_read_without_picows_again() -> None
     one.receive(frame(b"first"))
     one.receive(frame(b"a") + PING_FRAME)
     assert not one.is_plain
-    assert one.effects()["sent"] == [(FIN | 10, b"now")]
+    assert one.sent() == [(FIN | PONG, b"now")]
 
     one.receive(frame(b"b"))
+    assert one.is_plain
+    one.receive(frame(b"c"))
 
     assert one.is_plain
+    assert one.socket.frames == [b"first", b"a", b"b", b"c"]
+    assert len(one.sent()) == 1
     one.close()
 
 
@@ -158,8 +163,7 @@ def test_with_however_little_room_no_frame_is_lost(room: int, seed: int) -> None
     frames = compiled.PlainFrames(
         room, 1_000, arrived.extend, lambda some, rest: rests.append((some, rest))
     )
-    data = b"".join(frame(each) for each in payloads)
-    for read in some_reads(chance, data):
+    for read in some_reads(chance, [frame(each) for each in payloads]):
         rest = read
         while rest:
             buffer = frames.get_buffer(-1)

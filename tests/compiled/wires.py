@@ -5,12 +5,12 @@ import base64
 import hashlib
 import logging
 import socket as sockets_of_the_machine
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-from picows import WSListener
-from picows.picows import WSAutoPingStrategy, WSProtocol
+from picows import WSAutoPingStrategy, WSListener
+from picows import picows as picows_inside
 from tests.paths import in_python
 
 from penstock.collect import sockets
@@ -78,24 +78,27 @@ def _bad(chance: Random) -> bytes:
     )
 
 
-def some_bytes(chance: Random) -> bytes:
+def some_frames(chance: Random) -> list[bytes]:
     """What may arrive on a connection: mostly plain frames."""
-    odd = chance.choice((0.0, 0.02, 0.1))
-    made = []
+    odd, made = chance.choice((0.0, 0.02, 0.1, 0.3)), [_plain(chance)]
     for _ in range(chance.choice((1, 5, 40))):
-        kind = chance.random()
-        other = chance.choice((_pinged, _pinged, _pinged, _in_pieces, _bad))
-        made.append(other(chance) if kind < odd else _plain(chance))
-    return b"".join(made)
+        other = chance.choice((_pinged, _pinged, _pinged, _pinged, _in_pieces, _bad))
+        made.append(other(chance) if chance.random() < odd else _plain(chance))
+    return made
 
 
-def some_reads(chance: Random, data: bytes) -> Iterator[bytes]:
-    """The bytes in pieces as they may arrive."""
-    usual = chance.choice((1, 3, 50, 700, MOST_AT_ONCE))
-    while data:
-        size = chance.randint(1, usual) if chance.random() < 0.9 else chance.randint(1, 4)
-        yield data[:size]
-        data = data[size:]
+def some_reads(chance: Random, frames: Sequence[bytes]) -> Iterator[bytes]:
+    """Their bytes in pieces as they may arrive: as they were sent, or cut anywhere."""
+    usual, read = chance.choice((1, 2, 50, 700, MOST_AT_ONCE)), b""
+    for each in frames:
+        read += each
+        while len(read) > MOST_AT_ONCE or (read and chance.random() < 0.7):
+            is_whole = len(read) <= MOST_AT_ONCE and chance.random() < 0.7
+            size = len(read) if is_whole else chance.randint(1, usual)
+            yield read[:size]
+            read = read[size:]
+    if read:
+        yield read
 
 
 class Wire(asyncio.Transport):
@@ -163,10 +166,11 @@ class One:
         )
         wire.written.clear()
 
-    def _protocol(self, room: int) -> WSProtocol:
+    def _protocol(self, room: int) -> asyncio.BufferedProtocol:
         """As `ws_connect` makes it."""
         listener: WSListener = self.socket
-        return WSProtocol(
+        protocol: Callable[..., asyncio.BufferedProtocol] = picows_inside.WSProtocol  # type: ignore[attr-defined]
+        return protocol(
             "host", "/", True, lambda: listener, _quiet, True, None, False, 10, 10,
             WSAutoPingStrategy.PING_WHEN_IDLE, False, sockets.LARGEST_FRAME, None, room,
         )  # fmt: skip
@@ -184,15 +188,25 @@ class One:
         """Everything that can be seen of it but when frames arrived."""
         transport = self.socket._transport
         assert transport is not None
-        shake = transport.close_handshake
-        ends = shake and [(e.code, e.reason) if e else None for e in (shake.recv, shake.sent)]
+        # None until a close frame was sent or received.
+        ends = [getattr(transport.close_handshake, side, None) for side in ("recv", "sent")]
         return {
             "frames": self.socket.frames,
             "parts": self.socket._parts,
-            "sent": _unmasked(bytes(self.wire.written)),
+            "sent": self.sent(),
             "closed": self.wire.closed,
-            "close frames": ends,
+            "close frames": [each and (each.code, each.reason) for each in ends],
         }
+
+    def sent(self) -> list[tuple[int, bytes]]:
+        """The frames that it sent, all of them short."""
+        data, found = bytes(self.wire.written), []
+        while data:
+            size, mask = data[1] & 0x7F, data[2:6]
+            payload = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data[6 : 6 + size]))
+            found.append((data[0], payload))
+            data = data[6 + size :]
+        return found
 
     def counts(self) -> tuple[object, ...]:
         """What shows at once that something was different."""
@@ -207,17 +221,6 @@ class One:
 
     def close(self) -> None:
         self._machine.close()
-
-
-def _unmasked(data: bytes) -> list[tuple[int, bytes]]:
-    """The frames that a client sent, all of them short."""
-    found = []
-    while data:
-        size, mask = data[1] & 0x7F, data[2:6]
-        payload = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data[6 : 6 + size]))
-        found.append((data[0], payload))
-        data = data[6 + size :]
-    return found
 
 
 class Both:
@@ -263,6 +266,6 @@ def run(seed: int, connections: int = 1) -> int:
     """Compare both paths on connections; return the number of frames. Raises AssertionError."""
     chance, frames = Random(seed), 0
     for _ in range(connections):
-        both = asyncio.run(receive_all([*some_reads(chance, some_bytes(chance))]))
+        both = asyncio.run(receive_all([*some_reads(chance, some_frames(chance))]))
         frames += len(both.compiled.socket.frames)
     return frames

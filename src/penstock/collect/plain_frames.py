@@ -45,8 +45,8 @@ class PlainFrames(BufferedProtocol):
         """Whether picows is given bytes, of which there may be more than it takes at once."""
         reader = compiled.PlainFrames(room, largest, receiver.read_plain, self._hand_on)
         # For each read: a method in Python that calls one in C would cost more than that does.
-        self.get_buffer = reader.get_buffer  # type: ignore[method-assign]
-        self.buffer_updated = reader.buffer_updated  # type: ignore[method-assign]
+        self.get_buffer = reader.get_buffer  # type: ignore[method-assign, assignment]
+        self.buffer_updated = reader.buffer_updated  # type: ignore[method-assign, assignment]
 
     def take_over(self, last: WSFrame) -> None:
         """Read from now on, unless picows has more bytes than the last frame that it has read."""

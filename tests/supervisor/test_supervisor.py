@@ -19,7 +19,7 @@ from penstock.errors import NoSupervisor, NotSupervised, SupervisorRunning
 from penstock.resilience.backoff import Backoff
 from penstock.runtime.status import ChildStatus
 from penstock.supervisor import control
-from penstock.supervisor.control import Action, controlled, tell_supervisor
+from penstock.supervisor.control import Action, controlled, send_to_supervisor
 from penstock.supervisor.facts import LinesDropped, ProcessGivenUp, ProcessKilled
 from penstock.supervisor.launching import Launcher
 from penstock.supervisor.lock import only_supervisor
@@ -181,20 +181,20 @@ async def test_commands_come_through_a_socket_that_only_the_owner_may_use(
         await eventually(lambda: running.pid("serve") > 0)
         assert stat.S_IMODE((folder / "up.sock").stat().st_mode) == 0o600
         before = running.pid("a"), running.pid("b"), running.pid("serve")
-        one = await tell_supervisor(folder, "restart", ["a"])
+        one = await send_to_supervisor(folder, "restart", ["a"])
         assert [(each.name, each.state) for each in one.processes] == [("a", "running")]
         assert running.pid("a") != before[0]
         assert (running.pid("b"), running.pid("serve")) == before[1:]
 
-        kind = await tell_supervisor(folder, "stop", ["work"])
+        kind = await send_to_supervisor(folder, "stop", ["work"])
         assert [(each.name, each.state) for each in kind.processes] == [
             ("a", "stopped"), ("b", "stopped"),
         ]  # fmt: skip
         assert not is_alive(before[1])
-        await tell_supervisor(folder, "start", ["b"])
+        await send_to_supervisor(folder, "start", ["b"])
         assert is_alive(running.pid("b"))
 
-        unknown = await tell_supervisor(folder, "restart", ["serv"])
+        unknown = await send_to_supervisor(folder, "restart", ["serv"])
         assert "Did you mean serve?" in unknown.error
         with pytest.raises(NotSupervised, match="a b serve"):
             running.supervisor.find(["zzz"])
@@ -210,7 +210,7 @@ async def test_commands_come_through_a_socket_that_only_the_owner_may_use(
             assert await reader.read() == b""
         writer.close()
     with pytest.raises(NoSupervisor):
-        await tell_supervisor(folder, "restart", ["a"])
+        await send_to_supervisor(folder, "restart", ["a"])
 
 
 @pytest.mark.parametrize("action", ["show", "restart"])
@@ -226,7 +226,7 @@ async def test_a_supervisor_that_hangs_is_not_waited_for(
 
     server = await asyncio.start_unix_server(hang, tmp_path / "up.sock")
     with pytest.raises(NoSupervisor, match=r"does not answer within 0\.05 s"):
-        await asyncio.wait_for(tell_supervisor(tmp_path, action, ["a"]), PATIENCE_S / 4)
+        await asyncio.wait_for(send_to_supervisor(tmp_path, action, ["a"]), PATIENCE_S / 4)
     over.set()
     server.close()
 
@@ -237,7 +237,7 @@ async def test_an_answer_may_be_long(tmp_path: Path) -> None:
         supervised(tmp_path, plan("a"), *plans) as running,
         controlled(running.supervisor, tmp_path),
     ):
-        answer = await tell_supervisor(tmp_path, "show", [])
+        answer = await send_to_supervisor(tmp_path, "show", [])
 
     assert [each.name for each in answer.processes] == ["a", *(each.name for each in plans)]
 

@@ -165,8 +165,8 @@ class _LiveStream(ASGIResponse):
         for topic in found.keys() - known.keys():
             near = near_matches(topic, TOPICS)
             hint = f" Did you mean {near[0]}?" if near else ""
-            told = Update(topic=topic, error=f"There is no topic {topic!r}.{hint}")
-            self._viewer.put(topic, msgspec.json.encode(told))
+            update = Update(topic=topic, error=f"There is no topic {topic!r}.{hint}")
+            self._viewer.put(topic, msgspec.json.encode(update))
 
 
 @get("/live")

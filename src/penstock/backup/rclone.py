@@ -104,7 +104,7 @@ class Rclone:
             RcloneFailed: it ended with an error.
             RemoteStalled: it was killed.
         """
-        patience_s = max(self._stall_s, longest_s)
+        stall_s = max(self._stall_s, longest_s)
         flags = () if command == "version" else self._flags()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -122,9 +122,9 @@ class Rclone:
         reading.add_done_callback(lambda _: output.ended.set())
         try:
             while not output.ended.is_set():
-                left_s = patience_s - output.still_s()
+                left_s = stall_s - output.still_s()
                 if left_s <= 0:
-                    raise RemoteStalled(self._shown, patience_s, self._masked(output.last_words()))
+                    raise RemoteStalled(self._shown, stall_s, self._masked(output.last_words()))
                 await wait_for(output.ended, self._clock, left_s)
             await reading
             code = await process.wait()

@@ -317,29 +317,29 @@ class _Run:
         """Delete what the retention does not keep; return the names here and on the remote."""
         kept = set(self._kept())
         there = {n: s for n, s in self._there.items() if n not in self._unusable}
-        doomed_there = self._doomed(_files(there, self._equal), kept)
-        if doomed_there and not self._equal - set(doomed_there) and self._staging is not None:
+        to_delete_there = self._to_delete(_files(there, self._equal), kept)
+        if to_delete_there and not self._equal - set(to_delete_there) and self._staging is not None:
             await self._verify_newest()
-        if doomed_there and not self._may_delete(self._equal - set(doomed_there), "remote"):
-            doomed_there = []
+        if to_delete_there and not self._may_delete(self._equal - set(to_delete_there), "remote"):
+            to_delete_there = []
         here = {name: copy.size for name, copy in self.here.items()}
-        doomed_here = self._doomed(_files(here, self._verified_here()), kept)
-        staying = self._verified_here() - set(doomed_here)
+        to_delete_here = self._to_delete(_files(here, self._verified_here()), kept)
+        staying = self._verified_here() - set(to_delete_here)
         staying = {name for name in staying if (self._folder / name).is_file()}
-        if doomed_here and not self._may_delete(staying, "local"):
-            doomed_here = []
+        if to_delete_here and not self._may_delete(staying, "local"):
+            to_delete_here = []
         if self._staging is not None:
-            for name in doomed_there:
+            for name in to_delete_there:
                 await self._remote.delete(name)
                 await self._remote.delete(digest_name(name))
                 self._emit(CopyDeleted(name=name, size_bytes=there[name], where="remote"))
-            for name in doomed_here:
+            for name in to_delete_here:
                 local_folder.delete(self._folder, name)
                 self._emit(CopyDeleted(name=name, size_bytes=here[name], where="local"))
             await self._remove_leftovers()
-        return doomed_here, doomed_there
+        return to_delete_here, to_delete_there
 
-    def _doomed(self, files: list[BackupFile], kept: set[str]) -> list[str]:
+    def _to_delete(self, files: list[BackupFile], kept: set[str]) -> list[str]:
         deleted = plan(files, self._keep, self._now()).deleted
         return [backup.name for backup in deleted if backup.name not in kept]
 

@@ -260,7 +260,7 @@ async def _demo(
         }
         market = chosen[0], started[chosen[0]].symbols[0]
 
-        def tell(console: str) -> None:
+        def show_console(console: str) -> None:
             course.console = console
             if not in_foreground():
                 write(f"Console: {console}\n")
@@ -268,7 +268,7 @@ async def _demo(
                 address = market_address(console, *market)
                 opening.add(asyncio.create_task(open_in_browser(address)))
 
-        served = console_served(plan, environment, page.port, tell)
+        served = console_served(plan, environment, page.port, show_console)
         server = await stack.enter_async_context(served)
 
         async def collect(name: str) -> None:

@@ -51,14 +51,14 @@ def market_address(console: str, exchange: str, slug: str) -> str:
 
 @asynccontextmanager
 async def console_served(
-    plan: DemoPlan, environment: Mapping[str, str], port: int, tell: Callable[[str], None]
+    plan: DemoPlan, environment: Mapping[str, str], port: int, show: Callable[[str], None]
 ) -> AsyncIterator[asyncio.subprocess.Process | None]:
-    """Serve the console until the block is left; ``tell`` gets its address, or why there is none.
+    """Serve the console until the block is left; ``show`` gets its address, or why there is none.
 
     Yields its process, if its libraries are installed.
     """
     if not all(map(find_spec, _LIBRARIES)):
-        tell(NOT_INSTALLED)
+        show(NOT_INSTALLED)
         yield None
         return
     own = {
@@ -71,22 +71,22 @@ async def console_served(
     }
     words = [*plan.base, "serve", "--json"]
     async with running(words, {**environment, **own}) as server:
-        listening = asyncio.create_task(_tell_address(server, tell))
+        listening = asyncio.create_task(_show_address(server, show))
         try:
             yield server
         finally:
             listening.cancel()
 
 
-async def _tell_address(server: asyncio.subprocess.Process, tell: Callable[[str], None]) -> None:
+async def _show_address(server: asyncio.subprocess.Process, show: Callable[[str], None]) -> None:
     assert server.stdout is not None
     line = await server.stdout.readline()
     try:
         address = msgspec.json.decode(line, type=dict[str, str])["listening"]
     except (msgspec.DecodeError, KeyError):
-        tell("it did not start. Try it alone: penstock serve")
+        show("it did not start. Try it alone: penstock serve")
     else:
-        tell(f"{address.rstrip('/')}/")
+        show(f"{address.rstrip('/')}/")
 
 
 async def open_in_browser(address: str) -> None:

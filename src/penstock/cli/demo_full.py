@@ -33,7 +33,7 @@ from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator.judge import Findings, total
 from penstock.storage.log import open_log
 from penstock.storage.state import open_store
-from penstock.supervisor.control import tell_supervisor
+from penstock.supervisor.control import send_to_supervisor
 
 _START_S = 120.0
 _STOP_S = 60.0
@@ -145,7 +145,7 @@ class _Supervised:
         await self._until_running()
         await self._until_reported()
         write(f"{killed} processes were killed. Stopping the collectors and filling gaps …\n")
-        await tell_supervisor(self._plan.folder, "stop", _PRODUCERS)
+        await send_to_supervisor(self._plan.folder, "stop", _PRODUCERS)
         await until_filled(self._plan, self._clock)
         return {"processes_killed": killed, "backup_verified": verified, "doctor": health}
 
@@ -223,4 +223,4 @@ class _Supervised:
         return ", ".join(waiting)
 
     async def _children(self) -> list[ChildStatus]:
-        return (await tell_supervisor(self._plan.folder, "show", [])).processes
+        return (await send_to_supervisor(self._plan.folder, "show", [])).processes

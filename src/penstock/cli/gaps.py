@@ -159,8 +159,8 @@ def _draw(
         )
         console.print(_table(columns, rows))
         states = Counter(row.state for row in reported)
-        told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-        console.print(f"{len(reported):,} gaps: {told}", style="dim")
+        summary = ", ".join(f"{count:,} {state}" for state, count in states.items())
+        console.print(f"{len(reported):,} gaps: {summary}", style="dim")
     if ids:
         rows = (
             (*_where(each), str(each.first_id), str(each.last_id), f"{each.count:,}")

@@ -3,7 +3,7 @@
 import typer
 
 from penstock.cli.options import DataOption, JsonOption
-from penstock.cli.supervised import NamesArgument, tell
+from penstock.cli.supervised import NamesArgument, send_command
 
 
 def restart(
@@ -19,4 +19,4 @@ def restart(
 
     Example: penstock restart collect:binance --data-dir ~/market-data
     """
-    tell(context, "restart", names, data_dir, as_json)
+    send_command(context, "restart", names, data_dir, as_json)

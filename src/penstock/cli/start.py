@@ -3,7 +3,7 @@
 import typer
 
 from penstock.cli.options import DataOption, JsonOption
-from penstock.cli.supervised import NamesArgument, tell
+from penstock.cli.supervised import NamesArgument, send_command
 
 
 def start(
@@ -18,4 +18,4 @@ def start(
 
     Example: penstock start fetch:binance --data-dir ~/market-data
     """
-    tell(context, "start", names, data_dir, as_json)
+    send_command(context, "start", names, data_dir, as_json)

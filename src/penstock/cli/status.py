@@ -36,7 +36,7 @@ from penstock.runtime.status import (
 from penstock.runtime.stopping import stop_after, stop_on_signals
 from penstock.runtime.stores import configured_log, open_state
 from penstock.storage.log import EventLog, SlotStats
-from penstock.supervisor.control import tell_supervisor
+from penstock.supervisor.control import send_to_supervisor
 
 _FRESH_MS = 5_000
 """A status older than this was written by a process that has ended or hangs."""
@@ -88,7 +88,7 @@ def status(
 def _check_alive(folder: Path, *, as_json: bool) -> None:
     problem = ""
     try:
-        asyncio.run(tell_supervisor(folder, "show", []))
+        asyncio.run(send_to_supervisor(folder, "show", []))
     except NoSupervisor as error:
         problem = str(error)
     if as_json:

@@ -3,7 +3,7 @@
 import typer
 
 from penstock.cli.options import DataOption, JsonOption
-from penstock.cli.supervised import NamesArgument, tell
+from penstock.cli.supervised import NamesArgument, send_command
 
 
 def stop(
@@ -19,4 +19,4 @@ def stop(
 
     Example: penstock stop fetch --data-dir ~/market-data
     """
-    tell(context, "stop", names, data_dir, as_json)
+    send_command(context, "stop", names, data_dir, as_json)

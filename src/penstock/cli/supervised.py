@@ -10,7 +10,7 @@ import typer
 from penstock.cli.context import read_settings
 from penstock.cli.options import say
 from penstock.errors import PenstockError
-from penstock.supervisor.control import Action, tell_supervisor
+from penstock.supervisor.control import Action, send_to_supervisor
 from penstock.telemetry.printable import printable
 
 NamesArgument = Annotated[
@@ -19,7 +19,7 @@ NamesArgument = Annotated[
 ]
 
 
-def tell(
+def send_command(
     context: typer.Context,
     action: Action,
     names: Sequence[str],
@@ -28,7 +28,7 @@ def tell(
 ) -> None:
     """Send a command, print what became of the processes; exit 1 if one was given up."""
     settings = read_settings(context, {"collect.data_dir": data_dir}).settings
-    answer = asyncio.run(tell_supervisor(Path(settings.collect.data_dir), action, names))
+    answer = asyncio.run(send_to_supervisor(Path(settings.collect.data_dir), action, names))
     if answer.error:
         raise PenstockError(answer.error)
     for each in answer.processes:

@@ -84,7 +84,7 @@ class Collector:
     _feed_session: FeedSession | None = field(init=False, default=None)
     _detector: StallDetector | None = field(init=False, default=None)
     _whole_books: bool = field(init=False, default=False)
-    _owed: list[Disconnect] = field(init=False, default_factory=list)
+    _unrecorded: list[Disconnect] = field(init=False, default_factory=list)
     """Markers of absences that are not recorded yet."""
 
     def books(self) -> Books:
@@ -106,7 +106,7 @@ class Collector:
         self._streaming().add(self._stream_keys(symbols))
         fresh = self._stream_keys(symbol for symbol in symbols if symbol not in self._symbols)
         self.reporter.take_recorded()
-        self._owed += self.absences.markers(fresh, self.clock.now_ns())
+        self._unrecorded += self.absences.markers(fresh, self.clock.now_ns())
         self._symbols.update(dict.fromkeys(symbols))
         self._expect(symbols)
 
@@ -359,9 +359,9 @@ class Collector:
 
     async def _report_forever(self) -> None:
         while True:
-            owed, self._owed = self._owed, []
-            if owed:
-                await self.recorder.record(owed)
+            markers, self._unrecorded = self._unrecorded, []
+            if markers:
+                await self.recorder.record(markers)
             await self.reporter.report()
             await self.clock.sleep(_STATUS_S)
 

@@ -118,7 +118,7 @@ class GapReports:
 
     def find(self, gap: GapRow) -> None:
         """Report a gap that needs no grace: its end has been received."""
-        self._waiting.append(self._told(gap))
+        self._waiting.append(self._stamped(gap))
 
     def confirm(self, *, at_once: bool = False) -> None:
         """Open the gaps that are older than the grace, or all."""
@@ -216,7 +216,7 @@ class GapReports:
         self._close(missed.stream, missed.first, missed.last)
         gap = gap_row(missed.stream, "id", (missed.first, missed.last), missed.why)
         times = {"since_ms": missed.since_ms, "until_ms": missed.until_ms}
-        self._waiting.append(self._told(replace(gap, **times)))
+        self._waiting.append(self._stamped(replace(gap, **times)))
         self._unfilled.add(missed.stream)
 
     def _close(self, stream: Stream, first: int, last: int) -> None:
@@ -227,7 +227,7 @@ class GapReports:
             runs.add_run(first, last)
             self._highest.setdefault(row.event, {})[symbol] = max(last, runs.last or 0)
 
-    def _told(self, gap: GapRow) -> GapRow:
+    def _stamped(self, gap: GapRow) -> GapRow:
         now_ms, (slot, log_id) = (
             self._clock.now_ms(),
             (self._reporting.slot, self._reporting.log_id),

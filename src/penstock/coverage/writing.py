@@ -65,7 +65,7 @@ class CoverageWriter:
     """Returns the time up to which everything that was sent is recorded; None if not known."""
     _written_ns: int = field(init=False, default=0)
     _refreshed_ns: int = field(init=False, default=0)
-    _told: bool = field(init=False, default=False)
+    _is_reported: bool = field(init=False, default=False)
     _catching_up: Generator[None, None, None] | None = field(init=False, default=None)
     """Continues where it was when time was up."""
     _missing: dict[Stream, int] = field(init=False, default_factory=dict)
@@ -174,11 +174,11 @@ class CoverageWriter:
                     self._written_ns = self.clock.monotonic_ns()
         except Exception as error:
             # Whatever it is: the process is more important, and the log has it all.
-            if not self._told:
+            if not self._is_reported:
                 self.emit(CoverageNotStored(reason=f"{type(error).__name__}: {error}"))
-            self._told = True
+            self._is_reported = True
             return False
-        self._told = False
+        self._is_reported = False
         return True
 
     def _advance(self, at_least_ns: int = QUIET_NS) -> None:

@@ -70,7 +70,7 @@ async def fill_gap(job_service: JobService, gaps: GapRows, gap: GapRow) -> Filli
     rows = [row for row in rows if row.by == gap.by]
     for row in rows:
         if row.job_id in live and row.first <= gap.last and gap.first <= row.last:
-            return Filling(await _hastened(job_service, live[row.job_id]), is_new=False)
+            return Filling(await _made_due(job_service, live[row.job_id]), is_new=False)
     made: list[GapJob] = []
     for batch in batches(rows, live, page_size(gap.stream, gap.by)):
         is_wanted = batch.ids.first <= gap.last and gap.first <= batch.ids.last
@@ -81,10 +81,10 @@ async def fill_gap(job_service: JobService, gaps: GapRows, gap: GapRow) -> Filli
         raise GapNotFillable(gap.id, "it was closed meanwhile")
     job_id, is_new = made[0]
     job = await job_service.get(job_id)
-    return Filling(job if is_new else await _hastened(job_service, job), is_new)
+    return Filling(job if is_new else await _made_due(job_service, job), is_new)
 
 
-async def _hastened(job_service: JobService, job: Job) -> Job:
+async def _made_due(job_service: JobService, job: Job) -> Job:
     """A job that runs now, or is the next to run."""
     is_running = job.state == "running" and job.status == "active"
     return job if is_running else await job_service.run(job.id)

@@ -145,7 +145,7 @@ class ReplaySender(Sender):
             if client.closed_ms is not None:
                 self.detach(client)
             elif client.outbox:
-                client.stirred_ms = now_ms
+                client.last_active_ms = now_ms
                 client.flush()
 
     def _join(self, stream: str, client: Client, *, anew: bool) -> None:

@@ -126,13 +126,13 @@ class Alerting:
             before = self._alerts.get(id_)
             self._alerts[id_] = alert
             if before is None or before.state != alert.state:
-                self._tell(alert)
+                self._report(alert)
         await self._store_changed()
         for id_ in [id_ for id_, each in self._alerts.items() if is_outdated(each, self._now_ms)]:
             await delete_alert(self._store, id_)
             del self._alerts[id_], self._stored[id_]
 
-    def _tell(self, alert: Alert) -> None:
+    def _report(self, alert: Alert) -> None:
         rule, subject = alert.rule, alert.subject
         if alert.state == "firing":
             self._emit(AlertFired(rule=rule, subject=subject, message=alert.message))

@@ -32,9 +32,9 @@ class Handover:
     overlap_ns: int
     settled_ns: int | None = None
     """Since when the new connection is settled."""
-    owed: set[_Kind] = field(default_factory=set)
+    delivered: set[_Kind] = field(default_factory=set)
     """Kinds of events that the old connection delivered since then."""
-    met: set[_Kind] = field(default_factory=set)
+    by_both: set[_Kind] = field(default_factory=set)
     """Kinds of events that both delivered."""
 
     def note(self, event: Event, member: int, first: int | None, keyed: bool) -> None:
@@ -43,11 +43,11 @@ class Handover:
             return  # fetched, for one connection only
         kind = type(event), event.symbol
         if member == self.old:
-            self.owed.add(kind)
+            self.delivered.add(kind)
         if (keyed and first is not None and self.new in (member, first) and member != first) or (
             not keyed and member == self.new
         ):
-            self.met.add(kind)
+            self.by_both.add(kind)
 
     def ready(self, old: Connection, new: Connection, at_ns: int) -> bool:
         """Whether the old connection may be closed."""
@@ -56,10 +56,10 @@ class Handover:
             return False
         if self.settled_ns is None:
             self.settled_ns = at_ns
-            self.owed.clear()
+            self.delivered.clear()
         return (
             at_ns >= self.settled_ns + self.overlap_ns
-            and self.owed <= self.met
+            and self.delivered <= self.by_both
             and new.unheard <= old.unheard
             and _as_good(old.books, new.books)
         )

@@ -100,7 +100,7 @@ def _short(path: Path) -> str:
     return short_endpoint(f"ipc://{path}").removeprefix("ipc://")
 
 
-async def tell_supervisor(folder: Path, action: Action, names: Sequence[str]) -> Answer:
+async def send_to_supervisor(folder: Path, action: Action, names: Sequence[str]) -> Answer:
     """Send a command to the supervisor of a data folder; return its answer.
 
     Raises:
@@ -110,7 +110,7 @@ async def tell_supervisor(folder: Path, action: Action, names: Sequence[str]) ->
     if not (folder / _FILE).exists():
         raise NoSupervisor(str(folder))
     if action != "show":
-        await tell_supervisor(folder, "show", [])  # one that hangs is noticed soon
+        await send_to_supervisor(folder, "show", [])  # one that hangs is noticed soon
     limit_s = _SHOW_S if action == "show" else _ACT_S
     try:
         async with asyncio.timeout(limit_s):

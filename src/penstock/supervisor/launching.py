@@ -88,7 +88,7 @@ class _Protocol(asyncio.SubprocessProtocol):
     def __init__(self, lines: TaggedLines, exited: Callable[[int, str], None]) -> None:
         self._lines, self._exited = lines, exited
         self._transport: Any = None
-        self._has_ended = self._is_told = self._is_closed = False
+        self._has_ended = self._is_reported = self._is_closed = False
         lines.error = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,18 +101,18 @@ class _Protocol(asyncio.SubprocessProtocol):
         self._lines.end()
         self._is_closed = True
         if self._has_ended:
-            self._tell()
+            self._report_end()
 
     def process_exited(self) -> None:
         self._has_ended = True
         if self._is_closed:
-            self._tell()
+            self._report_end()
         else:
-            asyncio.get_running_loop().call_later(_LAST_LINES_S, self._tell)
+            asyncio.get_running_loop().call_later(_LAST_LINES_S, self._report_end)
 
-    def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _report_end(self) -> None:
+        if not self._is_reported:
+            self._is_reported = True
             code = self._transport.get_returncode()
             self._transport.close()
             self._exited(code, self._lines.error)

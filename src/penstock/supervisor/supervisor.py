@@ -44,7 +44,7 @@ class Supervisor:
         self._events: asyncio.Queue[_Event] = asyncio.Queue()
         self._wake_ns: int | None = None
         self._changed = asyncio.Event()
-        self._dropped_told: dict[str, int] = {}
+        self._dropped_reported: dict[str, int] = {}
         self._failed_looks = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -193,7 +193,7 @@ class Supervisor:
         """Read the statuses every few seconds."""
         while True:
             await self._clock.sleep(_LOOK_S)
-            self._tell_dropped()
+            self._report_dropped()
             statuses = await self._statuses()
             self._events.put_nowait(partial(self._machine.seen, statuses))
 
@@ -216,11 +216,11 @@ class Supervisor:
         self._failed_looks = 0
         return found
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         for name in self._machine.children:
             dropped = self._launcher.lines_of(name).dropped
-            new = dropped - self._dropped_told.get(name, 0)
+            new = dropped - self._dropped_reported.get(name, 0)
             if new:
-                self._dropped_told[name] = dropped
+                self._dropped_reported[name] = dropped
                 with suppress(Exception):
                     self._emit(LinesDropped(process=name, lines=new))

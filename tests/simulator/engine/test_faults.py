@@ -39,9 +39,9 @@ def test_a_place_may_itself_hold_the_sign_that_introduces_it() -> None:
 def test_old_and_new_snapshots_are_of_the_book_unless_told_otherwise() -> None:
     plan = read_plan("stale=1")
 
-    assert plan.strikes("stale", "/api/v3/depth", 1)
-    assert not plan.strikes("stale", "/api/v3/klines", 1)
-    assert read_plan("stale@*klines=1").strikes("stale", "/api/v3/klines", 1)
+    assert plan.injects("stale", "/api/v3/depth", 1)
+    assert not plan.injects("stale", "/api/v3/klines", 1)
+    assert read_plan("stale@*klines=1").injects("stale", "/api/v3/klines", 1)
 
 
 def test_an_empty_text_is_a_plan_without_faults() -> None:
@@ -92,33 +92,33 @@ def test_any_text_is_a_plan_or_a_setting_to_mend(text: str) -> None:
 def test_what_is_struck_depends_on_seed_connection_stream_and_number_alone(
     seed: int, connection: int, stream: str
 ) -> None:
-    def struck(plan: FaultPlan, *where: int) -> list[bool]:
-        return [plan.strikes("drop", stream, *where, number) for number in range(200)]
+    def on_streams(plan: FaultPlan, *where: int) -> list[bool]:
+        return [plan.injects("drop", stream, *where, number) for number in range(200)]
 
     plan, again = read_plan("drop=0.5", seed), read_plan("nan=0.1,drop=0.5", seed)
 
-    assert struck(plan, connection) == struck(again, connection)
-    assert struck(plan, connection) != struck(plan, connection + 1)
-    assert struck(plan, connection) != struck(read_plan("drop=0.5", seed + 1), connection)
+    assert on_streams(plan, connection) == on_streams(again, connection)
+    assert on_streams(plan, connection) != on_streams(plan, connection + 1)
+    assert on_streams(plan, connection) != on_streams(read_plan("drop=0.5", seed + 1), connection)
 
 
 def test_a_rate_strikes_about_that_often() -> None:
     plan = read_plan("drop=0.01")
 
-    struck = sum(plan.strikes("drop", "a@trade", 1, number) for number in range(20_000))
+    on_streams = sum(plan.injects("drop", "a@trade", 1, number) for number in range(20_000))
 
-    assert 140 <= struck <= 260
+    assert 140 <= on_streams <= 260
 
 
 @pytest.mark.parametrize("place", ["/api/v3/depth", "/0/public/Depth", "/products/x/book"])
 def test_stale_strikes_books_by_whatever_name(place: str) -> None:
     plan = read_plan("stale=1")
 
-    assert plan.strikes("stale", place, 1)
-    assert not plan.strikes("stale", "/api/v3/ticker/bookTicker", 1)
+    assert plan.injects("stale", place, 1)
+    assert not plan.injects("stale", "/api/v3/ticker/bookTicker", 1)
 
 
 def test_a_place_may_be_one_of_several() -> None:
     plan = read_plan("drop@a*|*b=1")
 
-    assert [plan.strikes("drop", place, 1) for place in ("ax", "xb", "x")] == [True, True, False]
+    assert [plan.injects("drop", place, 1) for place in ("ax", "xb", "x")] == [True, True, False]

@@ -31,7 +31,7 @@ def _frame(number: int) -> bytes:
 
 
 def _sent(faults: ConnectionFaults, count: int, now_ms: int = 1000) -> list[bytes]:
-    return [sent for n in range(count) for sent in faults.strike(STREAM, _frame(n), now_ms)]
+    return [sent for n in range(count) for sent in faults.inject(STREAM, _frame(n), now_ms)]
 
 
 def test_a_dropped_frame_is_gone_and_the_log_says_what_it_was() -> None:
@@ -88,19 +88,19 @@ def test_a_malformed_frame_is_text_but_not_json() -> None:
 
 @pytest.mark.parametrize(("kind", "spoiled"), [("nan", "NaN"), ("huge", "1e999")])
 def test_exactly_one_quoted_number_is_spoiled(kind: str, spoiled: str) -> None:
-    struck = set()
+    on_streams = set()
     for sent in _sent(_faults(f"{kind}=1"), 30):
         fields = json.loads(sent)
         (field,) = [name for name, value in fields.items() if value == spoiled]
-        struck.add(field)
+        on_streams.add(field)
 
-    assert struck == {"p", "q"}
+    assert on_streams == {"p", "q"}
 
 
 def test_a_frame_without_numbers_cannot_be_spoiled() -> None:
     log = _log()
 
-    assert _faults("nan=1", log).strike(STREAM, b'{"x":1}', 1000) == [b'{"x":1}']
+    assert _faults("nan=1", log).inject(STREAM, b'{"x":1}', 1000) == [b'{"x":1}']
     assert log.entries().rows == []
 
 
@@ -116,8 +116,8 @@ def test_a_muted_connection_falls_silent_after_its_time_and_the_hidden_are_count
 def test_a_fault_for_one_stream_spares_the_others() -> None:
     faults = _faults("drop@b@*=1")
 
-    assert faults.strike("a@trade", b"1", 0) == [b"1"]
-    assert faults.strike("b@trade", b"1", 0) == []
+    assert faults.inject("a@trade", b"1", 0) == [b"1"]
+    assert faults.inject("b@trade", b"1", 0) == []
 
 
 def test_the_end_of_a_connection_comes_about_when_planned() -> None:

@@ -122,9 +122,9 @@ def _filters(listing: Listing) -> list[dict[str, Any]]:
     tick = exact(1, listing.price_decimals)
     lot = exact(1, listing.quantity_decimals)
     most = exact(_MOST_LOTS, listing.quantity_decimals)
-    dearest = exact(10 ** (len(str(listing.start_price)) + 2), listing.price_decimals)
+    highest = exact(10 ** (len(str(listing.start_price)) + 2), listing.price_decimals)
     return [
-        {"filterType": "PRICE_FILTER", "minPrice": tick, "maxPrice": dearest, "tickSize": tick},
+        {"filterType": "PRICE_FILTER", "minPrice": tick, "maxPrice": highest, "tickSize": tick},
         {"filterType": "LOT_SIZE", "minQty": lot, "maxQty": most, "stepSize": lot},
         {"filterType": "ICEBERG_PARTS", "limit": 10},
         {

@@ -72,10 +72,10 @@ class Product:
 
     def orders(self, price: int, quantity: int) -> list[tuple[int, str]]:
         """The orders in a level: size and id of each."""
-        luck, count = mix(self._key ^ price << 24 ^ quantity), self.count_orders(price, quantity)
+        bits, count = mix(self._key ^ price << 24 ^ quantity), self.count_orders(price, quantity)
         share, rest = divmod(quantity, count)
         sizes = (share + rest if number == 0 else share for number in range(count))
-        return [(size, _order_id(luck + number)) for number, size in enumerate(sizes)]
+        return [(size, _order_id(bits + number)) for number, size in enumerate(sizes)]
 
 
 def book_sequence(update_id: int) -> int:

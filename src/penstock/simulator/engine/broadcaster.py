@@ -198,7 +198,7 @@ class Broadcaster(Sender):
     ) -> None:
         assert client.faults is not None
         for payload in payloads:
-            for sent in client.faults.strike(stream, payload, now_ms):
+            for sent in client.faults.inject(stream, payload, now_ms):
                 self.put(client, stream, sent)
 
     def _release(self, client: Client, now_ms: int) -> None:
@@ -213,7 +213,7 @@ class Broadcaster(Sender):
                 client.faults.note("cut", now_ms, client.cut(now_ms))
                 return
         if client.outbox:
-            client.stirred_ms = now_ms
+            client.last_active_ms = now_ms
             client.flush()
 
     def _cut_off(self, client: Client, now_ms: int) -> None:

@@ -116,7 +116,7 @@ class FaultPlan:
                 return fault
         return None
 
-    def strikes(self, kind: str, place: str, *which: int) -> bool:
+    def injects(self, kind: str, place: str, *which: int) -> bool:
         """Whether a fault of that kind is injected into this frame or request."""
         fault = self.find(kind, place)
         return fault is not None and self.draw(kind, place, *which) < fault.chance
@@ -130,8 +130,8 @@ class FaultPlan:
 
     def touches_connections(self) -> bool:
         """Whether any entry can affect a stream connection."""
-        struck = {*FRAME_KINDS, *CONNECTION_KINDS, *ACK_KINDS}
-        return any(fault.kind in struck for fault in self.faults)
+        on_streams = {*FRAME_KINDS, *CONNECTION_KINDS, *ACK_KINDS}
+        return any(fault.kind in on_streams for fault in self.faults)
 
 
 def read_plan(text: str, seed: int = 1, origin: str = "command line") -> FaultPlan:

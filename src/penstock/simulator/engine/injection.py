@@ -99,11 +99,11 @@ class ConnectionFaults:
         """The time between a shutdown notice and the end of the connection."""
         return 2000 + self._plan.draw("grace", self._path, self._ordinal) % 3001
 
-    def strike(self, stream: str, payload: bytes, now_ms: int) -> list[bytes]:
+    def inject(self, stream: str, payload: bytes, now_ms: int) -> list[bytes]:
         """The payloads to send in place of a frame: unchanged, altered, none, or several."""
         self._numbers[stream] += 1
         number = self._numbers[stream]
-        kind = self._struck(stream, number, now_ms)
+        kind = self._fault_of(stream, number, now_ms)
         behind = self._swapped.pop(stream, None)
         sent = [payload] if kind is None else self._apply(kind, stream, payload, now_ms)
         return sent if behind is None else [*sent, behind]
@@ -112,9 +112,9 @@ class ConnectionFaults:
         """The delayed frames that are due."""
         if not self._delayed:
             return []
-        ripe = [due for due in self._delayed if due.at_ms <= now_ms]
+        now_due = [due for due in self._delayed if due.at_ms <= now_ms]
         self._delayed = [due for due in self._delayed if due.at_ms > now_ms]
-        return sorted(ripe, key=lambda due: due.at_ms)
+        return sorted(now_due, key=lambda due: due.at_ms)
 
     def release(self) -> list[Due]:
         """All frames still held back, to be sent before these faults are replaced."""
@@ -127,10 +127,10 @@ class ConnectionFaults:
         """The outcome of an acknowledgement."""
         self._acks += 1
         which = (self._ordinal, self._acks)
-        if self._plan.strikes("lostack", self._path, *which):
+        if self._plan.injects("lostack", self._path, *which):
             self._log.write(now_ms, "lostack", self._path, which, text)
             return "lost"
-        if self._plan.strikes("refusedack", self._path, *which):
+        if self._plan.injects("refusedack", self._path, *which):
             self._log.write(now_ms, "refusedack", self._path, which, text)
             return "refused"
         return "sent"
@@ -148,12 +148,12 @@ class ConnectionFaults:
         draw = self._plan.draw(kind, self._path, self._ordinal)
         return fault.low_ms // 2 + draw % (fault.low_ms + 1)
 
-    def _struck(self, stream: str, number: int, now_ms: int) -> str | None:
+    def _fault_of(self, stream: str, number: int, now_ms: int) -> str | None:
         mute = self._plan.find("mute", stream)
         if mute is not None and now_ms >= self._since_ms + mute.low_ms:
             return "mute"
         for kind in FRAME_KINDS:
-            if self._plan.strikes(kind, stream, self._ordinal, number):
+            if self._plan.injects(kind, stream, self._ordinal, number):
                 return kind
         return None
 
@@ -226,7 +226,7 @@ class RequestFaults:
             return (f"http{self.status}",)
         shift = ("stale",) if self.shift_ms < 0 else ("early",) if self.shift_ms > 0 else ()
         bodies = {"cutbody": self.cut_body, "corrupt": self.corrupt, "short": self.short}
-        return (*shift, *(kind for kind, strikes in bodies.items() if strikes))
+        return (*shift, *(kind for kind, injects in bodies.items() if injects))
 
 
 def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
@@ -236,23 +236,23 @@ def request_faults(plan: FaultPlan, path: str, seq: int) -> RequestFaults:
         span_ms = fault.high_ms - fault.low_ms
         latency_ms = fault.low_ms + plan.draw("latency", path, seq) % (span_ms + 1)
     for status in (500, 429, 418, 404):
-        if plan.strikes(f"http{status}", path, seq):
+        if plan.injects(f"http{status}", path, seq):
             retry_after_s = 1 + plan.draw("retry", path, seq) % 3
             return RequestFaults(latency_ms, status, retry_after_s)
-    if plan.strikes("html", path, seq):
+    if plan.injects("html", path, seq):
         status = (200, 403, 502)[plan.draw("page", path, seq) % 3]
         return RequestFaults(latency_ms, status, page=True)
     shift_ms = 0
-    if plan.strikes("stale", path, seq):
+    if plan.injects("stale", path, seq):
         shift_ms = -1 - plan.draw("older", path, seq) % _OLDEST_MS
-    elif plan.strikes("early", path, seq):
+    elif plan.injects("early", path, seq):
         shift_ms = 1 + plan.draw("newer", path, seq) % _LATEST_MS
     return RequestFaults(
         latency_ms,
-        cut_body=plan.strikes("cutbody", path, seq),
+        cut_body=plan.injects("cutbody", path, seq),
         shift_ms=shift_ms,
-        corrupt=plan.strikes("corrupt", path, seq),
-        short=plan.strikes("short", path, seq),
+        corrupt=plan.injects("corrupt", path, seq),
+        short=plan.injects("short", path, seq),
     )
 
 

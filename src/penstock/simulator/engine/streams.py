@@ -55,7 +55,7 @@ class Streams:
         try:
             await self._listen(socket, client)
         finally:
-            self._farewell(client)
+            self._remove(client)
         return socket
 
     def replan(self) -> None:
@@ -88,7 +88,7 @@ class Streams:
             subscriber=Subscriber(dict.fromkeys(opening.streams), opening.wrapped, opening.dialect),
             faults=engine.injector.for_connection(self._opened, request.path, now_ms),
             pinged_ms=now_ms,
-            stirred_ms=now_ms,
+            last_active_ms=now_ms,
         )
         client.changed(now_ms)
         self.open[client.id] = client
@@ -101,7 +101,7 @@ class Streams:
             engine.broadcaster.attach(client)
         return client
 
-    def _farewell(self, client: Client) -> None:
+    def _remove(self, client: Client) -> None:
         engine = self._engine
         client.gone("the client left", engine.clock.now_ms())
         engine.broadcaster.detach(client)
@@ -124,7 +124,7 @@ class Streams:
     def _take(self, message: WSMessage, client: Client) -> None:
         engine, now_ms = self._engine, self._engine.clock.now_ms()
         client.messages_received += 1
-        client.stirred_ms = now_ms
+        client.last_active_ms = now_ms
         text = self._text_of(message)
         if not engine.limiter.message(client.id, now_ms, client.ip):
             self._overrun(text or "", client)

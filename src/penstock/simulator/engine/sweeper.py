@@ -69,7 +69,7 @@ class Sweeper:
             client.changes[-1].at_ms, upkeep.subscribe_within_ms, now_ms
         ):
             return GOING_AWAY, "no subscription"
-        if _passed(client.stirred_ms, upkeep.idle_ms, now_ms):
+        if _passed(client.last_active_ms, upkeep.idle_ms, now_ms):
             return GOING_AWAY, "idle"
         return None
 

@@ -63,7 +63,7 @@ class Client:
     pings: deque[tuple[int, bytes]] = field(default_factory=deque)
     """(time sent, payload) of pings without a pong yet."""
     pinged_ms: int = 0
-    stirred_ms: int = 0
+    last_active_ms: int = 0
     """When anything was last sent or received."""
     leaves_ms: int | None = None
     """When the connection is closed after a shutdown notice."""

@@ -221,10 +221,10 @@ class Book:
 
     def touch(self, trade: Trade) -> Touch:
         """The best levels after a trade; one of them is at the trade's price."""
-        luck = mix(self._key ^ trade.id << 1)
-        spread = 1 + luck % (2 * self._cell)
-        bid_quantity = self._quantity(luck >> 16)
-        ask_quantity = self._quantity(luck >> 36)
+        bits = mix(self._key ^ trade.id << 1)
+        spread = 1 + bits % (2 * self._cell)
+        bid_quantity = self._quantity(bits >> 16)
+        ask_quantity = self._quantity(bits >> 36)
         if trade.taker_buys:
             return Touch(trade.price - spread, bid_quantity, trade.price, ask_quantity)
         return Touch(trade.price, bid_quantity, trade.price + spread, ask_quantity)
@@ -249,19 +249,19 @@ class Book:
         floor = trade.at_ms // self.SLOT_MS if trade.id else self._first_slot
         # The search ends at the last trade, or where an earlier search began.
         known, event = (looked, found) if floor <= looked < slot else (floor, floor)
-        event = next((s for s in range(slot, known, -1) if self._stirs(s)), event)
+        event = next((s for s in range(slot, known, -1) if self._is_change(s)), event)
         self._found = (slot, event)
         return event
 
     def _event_after(self, slot: int) -> int:
         trade = self._market.trades(self._market.id_at((slot + 1) * self.SLOT_MS), 1)[0]
         ceiling = trade.at_ms // self.SLOT_MS
-        return next((s for s in range(slot + 1, ceiling) if self._stirs(s)), ceiling)
+        return next((s for s in range(slot + 1, ceiling) if self._is_change(s)), ceiling)
 
     def _is_event(self, slot: int) -> bool:
         return self._event_at_or_before(slot) == slot
 
-    def _stirs(self, slot: int) -> bool:
+    def _is_change(self, slot: int) -> bool:
         """Whether levels change in a slot without trades."""
         if self._near.ticking(slot) or self._near.moves(slot) or self._far.moves(slot):
             return True

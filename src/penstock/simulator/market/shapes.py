@@ -283,16 +283,16 @@ class Library:
 
 def _fills(rate_percent: int, coarse: bool, name: str) -> Fills:
     """A minute at a rate of about ``rate_percent`` / 100: taker orders, each filled by makers."""
-    luck = draws(2, name)
+    drawn = draws(2, name)
     # 60 to 140 % of the rate, randomly rounded up or down so that small rates keep their mean.
-    target = (rate_percent * (60 + luck[0] % 81) + luck[1] % 10_000) // 10_000
+    target = (rate_percent * (60 + drawn[0] % 81) + drawn[1] % 10_000) // 10_000
     times = sorted(seed % 60_000 for seed in draws(target * 5 // 8 + 1, name, "times"))
     fills = Fills([], [], [], [])
-    mid = -(luck[0] >> 63)
-    stillness = 15 if coarse else 1
+    mid = -(drawn[0] >> 63)
+    still_mask = 15 if coarse else 1
     for at_ms, seed in zip(times, draws(target, name, "orders"), strict=False):
         buys = seed & 1
-        if seed >> 1 & stillness == 0:
+        if seed >> 1 & still_mask == 0:
             step = 1 if coarse else 1 << OCTAVES[seed >> 8 & 255 | 1]
             # Takers mostly move the price in their direction.
             mid += step if buys == (seed >> 5 & 3 != 0) else -step

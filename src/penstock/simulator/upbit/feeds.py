@@ -35,10 +35,10 @@ _ONE_IN = 128
 def trades(name: str, instrument: Instrument, form: str) -> StreamFeed:
     """``trade``."""
     in_time, held = DueTrades(instrument.market), DueTrades(instrument.market)
-    luck = key(instrument.market.purpose, "held up")
+    bits = key(instrument.market.purpose, "held up")
 
     def is_held(trade: Trade) -> bool:
-        return mix(luck ^ trade.id) % _ONE_IN == 0
+        return mix(bits ^ trade.id) % _ONE_IN == 0
 
     def frames(after_ms: int, upto_ms: int) -> list[bytes]:
         due = [(each.at_ms, each) for each in in_time(after_ms, upto_ms) if not is_held(each)]

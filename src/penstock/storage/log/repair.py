@@ -32,7 +32,7 @@ from penstock.storage.log.keys import Stream
 from penstock.storage.log.manifest import missing_tables, read_manifest
 from penstock.storage.log.reindex import Reindexed, reindex
 from penstock.storage.log.rocksdb import held, open_alone, open_for_reading
-from penstock.storage.log.salvage import LoneTable, UnreadableKeys, link, mend_wal
+from penstock.storage.log.salvage import LoneTable, UnreadableKeys, link, repair_wal
 from penstock.storage.log.tuning import owners_options
 from penstock.storage.log.writer import SlotWriter
 
@@ -111,7 +111,7 @@ class Repair:
                 shutil.copy2(file, self._work / file.name)
         losses = _Losses()
         for wal in self._work.glob(WALS):
-            damaged = mend_wal(wal)
+            damaged = repair_wal(wal)
             losses.unknown += damaged
             if damaged:
                 self._report(wal.name, f"{damaged:,} bytes of its records are damaged")

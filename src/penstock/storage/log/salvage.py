@@ -152,14 +152,14 @@ def _prefixed(content: bytes) -> bytes:
     return _varint(len(content)) + content
 
 
-def mend_wal(wal: Path) -> int:
+def repair_wal(wal: Path) -> int:
     """Let RocksDB's repair read on after damage in a log; return how many bytes are damaged.
 
     The repair continues with the next block after most kinds of damage. After a header that looks
     like the end of the log it does not, so such headers are changed, or removed in the last block.
     """
     data = bytearray(wal.read_bytes())
-    size, at, damaged, mended = len(data), 0, 0, False
+    size, at, damaged, repaired = len(data), 0, 0, False
     while at < size:
         for part in parts_of(data, at):
             if not part.kind:
@@ -181,8 +181,8 @@ def mend_wal(wal: Path) -> int:
         elif kind := kind_of_complete(data, part.start):
             length = size - part.start - _HEADER
             struct.pack_into("<HB", data, part.start + _LENGTH_AT, length, kind)
-            mended = True
+            repaired = True
         at = block_ends
-    if damaged or mended:
+    if damaged or repaired:
         wal.write_bytes(data)
     return damaged

@@ -91,7 +91,7 @@ class PostgresqlBackend:
     def __init__(self, url: str, where: str, timeout_s: float) -> None:
         self._url, self._where, self._timeout_s = url, where, timeout_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._hurried: asyncpg.Connection[asyncpg.Record] | None = None
+        self._urgent: asyncpg.Connection[asyncpg.Record] | None = None
         self._prepared: dict[str, PreparedStatement[asyncpg.Record]] = {}
         self._turn = asyncio.Lock()
 
@@ -248,7 +248,7 @@ class PostgresqlBackend:
         if len(ask.windows) == 1 and not ask.paces:
             window = ask.windows[0]
             tokens = max(window.need, window.want)
-            row = await self._hurry(
+            row = await self._run_urgent(
                 _ONE_BLOCK, key, window.limit, tokens, window.amount - tokens,
                 window.seen_in, window.seen, window.period_ms, ask.opening_ms, ask.closing_ms,
                 ask.blocked_until_ms, ask.exchange_ms or None, ask.offset_ms,
@@ -256,7 +256,7 @@ class PostgresqlBackend:
             )  # fmt: skip
             if row is not None:
                 return _granted(ask, tokens, *row)
-        row = await self._hurry(_LEASE, key, _encode(ask).decode())
+        row = await self._run_urgent(_LEASE, key, _encode(ask).decode())
         return _decode_grant(row[0]) if row and row[0] else None
 
     async def open_budget(self, key: str) -> None:
@@ -279,8 +279,8 @@ class PostgresqlBackend:
     async def close(self) -> None:
         if self._pool is not None:
             self._pool.terminate()
-        if self._hurried is not None:
-            self._hurried.terminate()
+        if self._urgent is not None:
+            self._urgent.terminate()
 
     async def _fetch(self, statement: str, *values: Any) -> list[asyncpg.Record]:
         while True:
@@ -309,29 +309,29 @@ class PostgresqlBackend:
                 raise
             await self._pool.release(connection)
 
-    async def _hurry(self, statement: str, *values: Any) -> asyncpg.Record | None:
+    async def _run_urgent(self, statement: str, *values: Any) -> asyncpg.Record | None:
         """Run one of ``_HURRIED`` on a separate connection, which is faster than the pool."""
         async with self._turn:
             try:
-                if self._hurried is None or self._hurried.is_closed():
-                    await self._connect_in_a_hurry()
+                if self._urgent is None or self._urgent.is_closed():
+                    await self._connect_urgent()
                 return await self._prepared[statement].fetchrow(*values, timeout=self._timeout_s)
             except BaseException as error:
                 # Do not wait for the end of the statement.
-                if self._hurried is not None:
-                    self._hurried.terminate()
+                if self._urgent is not None:
+                    self._urgent.terminate()
                 if named := self._named(error):
                     raise named from error
                 raise
 
-    async def _connect_in_a_hurry(self) -> None:
+    async def _connect_urgent(self) -> None:
         # The loss of a lease in a crash is detected, so commits do not wait for the disk.
         settings = {"synchronous_commit": "off"}
-        self._hurried = await asyncpg.connect(
+        self._urgent = await asyncpg.connect(
             self._url, server_settings=settings, timeout=self._timeout_s
         )
         for statement in _HURRIED:
-            self._prepared[statement] = await self._hurried.prepare(
+            self._prepared[statement] = await self._urgent.prepare(
                 statement, timeout=self._timeout_s
             )
 

@@ -349,12 +349,12 @@ class _ErrorBody(Struct):
     error: _ErrorReason
 
 
-_decode_complaint = msgspec.json.Decoder(_ErrorBody).decode
+_decode_error = msgspec.json.Decoder(_ErrorBody).decode
 
 
 def _words(answer: Answer) -> str:
     """The message of a rejection; older servers send plain text."""
     try:
-        return _decode_complaint(answer.body).error.message
+        return _decode_error(answer.body).error.message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return answer.body[:300].decode(errors="replace")

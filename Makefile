@@ -14,7 +14,7 @@ CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wil
 # Every test that starts a process would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test samples check planted bench chaos-backup chaos-breaker chaos-bus chaos-collect chaos-compiled chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-siege chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak screenshots docs clean
+.PHONY: help setup demo test samples check planted bench chaos-attack chaos-backup chaos-breaker chaos-bus chaos-collect chaos-compiled chaos-day chaos-gaps chaos-ingest chaos-jobs chaos-lake chaos-power chaos-rotation chaos-simulator chaos-snapshots chaos-streams chaos-surroundings chaos-ticks soak screenshots docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the commands
@@ -65,6 +65,9 @@ bench: $(READY) ## Run every benchmark; ARGS="sim --json" runs one
 chaos-collect: $(READY) ## Kill the collector, and shards, over a hundred times and judge what is left; SEED=7 KILLS=200
 	PENSTOCK_TEST_KILLS=$(or $(KILLS),120) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_kill_collector.py tests/chaos/test_kill_shards.py $(ARGS)
 
+chaos-attack: $(READY) ## Attack an API, a simulator and a collector for a minute, and see what is left; SEED=7 SECONDS=600
+	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_attack.py $(ARGS)
+
 chaos-backup: $(READY) ## Back up a store that is written at 5,000 messages/s, kill backups, refuse bad archives; SEED=7
 	$(BIN)/pytest -q tests/backup/test_archive.py
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_KILLS=$(or $(KILLS),100) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_backup.py $(ARGS)
@@ -111,9 +114,6 @@ chaos-ticks: $(READY) ## Kill and pause Redis and daemons at 1,000 ticks/s on fo
 
 chaos-simulator: $(READY) ## Send clients and faults to four simulators for an hour, and watch them; SEED=7 SECONDS=600
 	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),3600) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_simulator.py $(ARGS)
-
-chaos-siege: $(READY) ## Attack an API, a simulator and a collector for a minute, and see what is left; SEED=7 SECONDS=600
-	PENSTOCK_TEST_SECONDS=$(or $(SECONDS),60) PENSTOCK_TEST_SEED=$(SEED) $(BIN)/pytest -s -m sample tests/chaos/test_siege.py $(ARGS)
 
 soak: $(READY) ## Watch the memory of a console for half an hour, of a collector for two hours; CONSOLE_SECONDS=300 SECONDS=300
 	PENSTOCK_TEST_CONSOLE_SECONDS=$(CONSOLE_SECONDS) $(BIN)/pytest -s -m long tests/chaos/test_soak_console.py $(ARGS)

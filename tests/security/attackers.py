@@ -42,9 +42,9 @@ class Attackers:
     def __init__(self, seed: int, port: int, paths: Sequence[str]) -> None:
         self._draw, self._port, self._paths = random.Random(seed), port, paths
         self._held: list[asyncio.StreamWriter] = []
-        self.struck: Counter[str] = Counter()
+        self.attacks: Counter[str] = Counter()
 
-    async def strike(self, until_s: float, at_once: int = 4) -> None:
+    async def attack(self, until_s: float, at_once: int = 4) -> None:
         """Attack until then, so many at once."""
         loop, attacks = asyncio.get_running_loop(), _each_in_turn(self._draw, _ATTACKS)
 
@@ -54,7 +54,7 @@ class Attackers:
                 with suppress(*_BROKEN):
                     async with asyncio.timeout(_WAIT_S):
                         await attack(self)
-                self.struck[attack.__name__] += 1
+                self.attacks[attack.__name__] += 1
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(one() for _ in range(at_once)))
@@ -154,7 +154,7 @@ class HostileMiddle:
         # By whether it is a stream.
         self._kinds = {each: _each_in_turn(self._draw, _KINDS) for each in (True, False)}
         self.hostile, self.port = False, 0
-        self.struck: Counter[str] = Counter()
+        self.attacks: Counter[str] = Counter()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
@@ -189,7 +189,7 @@ class HostileMiddle:
 
     async def _spoil(self, head: bytes, is_stream: bool, writer: asyncio.StreamWriter) -> None:
         how = next(self._kinds[is_stream])
-        self.struck[f"{how} {'stream' if is_stream else 'answer'}"] += 1
+        self.attacks[f"{how} {'stream' if is_stream else 'answer'}"] += 1
         if how == "silence":
             await asyncio.sleep(_SILENT_S)
         elif how == "noise":

@@ -1,7 +1,7 @@
 """An API, a simulator and a collector under attack: alive, not twice as large, right afterwards.
 
 Attackers send random bytes, huge frames and forged numbers and leave connections half open; between
-the collector and its exchange stands somebody who does the same. ``make chaos-siege`` does so for
+the collector and its exchange stands somebody who does the same. ``make chaos-attack`` does so for
 a minute; ``SEED=…`` repeats what is drawn.
 """
 
@@ -10,14 +10,14 @@ import os
 import random
 from pathlib import Path
 
-from tests.security.siege import Siege, check
+from tests.security.attacked_fleet import AttackedFleet, check
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 SECONDS = float(os.environ.get("PENSTOCK_TEST_SECONDS") or 25)
 
 
-async def test_after_a_siege_everything_stands(tmp_path: Path) -> None:
-    report = await Siege(tmp_path, SEED).run(SECONDS)
+async def test_after_an_attack_everything_stands(tmp_path: Path) -> None:
+    report = await AttackedFleet(tmp_path, SEED).run(SECONDS)
     print(json.dumps({"seed": SEED, "seconds": SECONDS, **report}))
     assert len(report["struck"]) >= 12, "hardly anything was tried"
     check(report)

@@ -1,4 +1,4 @@
-"""A siege: an API, a simulator and a collector under attack for a while, and how they stood it."""
+"""An API, a simulator and a collector under attack for a while, and how they stood it."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 from penstock.cli.processes import running
 from penstock.collect.status import CollectorStatus, read_all
 
-from .assault import Attackers, HostileMiddle
+from .attackers import Attackers, HostileMiddle
 
 SYMBOLS = ("btc_usdt", "eth_usdt")
 _API_PATHS = ("/api/v1/connectors?limit={}", "/api/v1/jobs?after={}", "/api/v1/jobs/{}", "/metrics")
@@ -48,7 +48,7 @@ class Victim:
 
 
 @dataclass
-class Siege:
+class AttackedFleet:
     """Everything that is under attack, and who attacks."""
 
     folder: Path
@@ -74,7 +74,7 @@ class Siege:
             made = await self._ask(http, api, "connectors", {"exchange_id": "kraken"})
             for victim in self.victims:
                 victim.before_kb = victim.resident_kb()
-            struck = await self._attack(api, sim, middle, seconds)
+            attacks = await self._attack(api, sim, middle, seconds)
             trades = self._trades()
             await self._until(
                 lambda: self._collects() and self._trades() > trades, "the collector went on"
@@ -84,7 +84,7 @@ class Siege:
             await self._simulator_is_right(http, sim)
             memory = {v.name: (v.before_kb, v.most_kb, v.resident_kb()) for v in self.victims}
             findings = await self._judged(f"http://127.0.0.1:{sim}")
-            return {"struck": struck, "memory_kb": memory, "findings": findings}
+            return {"attacks": attacks, "memory_kb": memory, "findings": findings}
 
     async def _attack(
         self, api: int, sim: int, middle: HostileMiddle, seconds: float
@@ -96,14 +96,14 @@ class Siege:
         middle.hostile = True
         middle.cut()
         watching = asyncio.create_task(self._watch(middle))
-        await asyncio.gather(*(each.strike(until_s) for each in attackers))
+        await asyncio.gather(*(each.attack(until_s) for each in attackers))
         watching.cancel()
         middle.hostile = False
         middle.cut()
-        struck = middle.struck.copy()
+        attacks = middle.attacks.copy()
         for each in attackers:
-            struck.update(each.struck)
-        return dict(struck)
+            attacks.update(each.attacks)
+        return dict(attacks)
 
     async def _watch(self, middle: HostileMiddle) -> None:
         for tenth in count(1):

@@ -169,21 +169,21 @@ async def report_on(subject: Subject, http: aiohttp.ClientSession) -> dict[str, 
     """What became of one exchange, after its collector has stopped."""
     status = subject.status()
     assert status is not None
-    struck = await subject.everything(http, "faults", "injected")
+    injected = await subject.everything(http, "faults", "injected")
     requests = await subject.everything(http, "requests", "requests")
     connects = [row["at_ms"] for row in requests if row["unit"] == "connect"]
-    spoilt = Counter(market_of(row["where"]) for row in struck if row["kind"] in SPOILING)
+    spoilt = Counter(market_of(row["where"]) for row in injected if row["kind"] in SPOILING)
     anybodys = sum(status.reconnects.values())
     if not loss_shows(subject.exchange):
         # A frame cut off before it names its market may have been any book's.
-        anybodys += sum(row["kind"] == "malformed" for row in struck)
+        anybodys += sum(row["kind"] == "malformed" for row in injected)
     causeless = {
         book.symbol: book.resyncs
         for book in status.books
         if book.resyncs > anybodys + sum(spoilt[name] for name in spellings(book.symbol))
     }
     return {
-        "faults": dict(Counter(row["kind"] for row in struck)),
+        "faults": dict(Counter(row["kind"] for row in injected)),
         "connects": len(connects),
         "busiest_minute": busiest_minute(connects),
         "reconnects": status.reconnects,

@@ -177,9 +177,9 @@ async def test_faults_strike_frames(serve: Serve, http: ClientSession, plan: str
         for _ in range(30):
             assert (await socket.receive(timeout=PATIENCE_S)).type is WSMsgType.TEXT
     async with http.get(f"{address}/_sim/faults") as answer:
-        struck = (await answer.json())["counts"]
+        injected = (await answer.json())["counts"]
 
-    assert struck[plan.partition("=")[0]] > 0
+    assert injected[plan.partition("=")[0]] > 0
 
 
 @pytest.mark.parametrize("fault", ["lostack", "refusedack"])

@@ -1,6 +1,7 @@
 """What every test shares: hypothesis without deadlines, no stray environment, databases."""
 
 import gc
+import importlib
 import logging
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import servers
+from tests.fork_server import import_everything
 from tests.libraries import read_libraries_from_files
 
 from penstock.telemetry.logs import ToStderr
@@ -39,9 +41,22 @@ read_libraries_from_files()
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
-    """Look for garbage again, among what the tests make."""
+LATE = ("pandas", "pyarrow.dataset", "ccxt.async_support")
+"""What penstock and its libraries import when it is first used, and takes a second or more."""
+MANY = 1_000
+"""Of as many tests some use whatever is there."""
+GARBAGE_AFTER = (20_000, 20, 20)
+"""Where most objects are frozen, the usual thresholds have all others looked at all the time."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import what every worker would; look for garbage again, among what the tests make."""
+    if session.config.getoption("--workers") and len(session.items) > MANY:
+        import_everything()
+        for name in LATE:
+            importlib.import_module(name)
     gc.freeze()
+    gc.set_threshold(*GARBAGE_AFTER)
     gc.enable()
 
 

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 LONGEST = 1 << 20
-
-
+USUAL_THRESHOLDS = gc.get_threshold()
 LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
 """What the first command imports."""
 
@@ -46,6 +45,8 @@ def import_everything() -> None:
         if "__main__" not in module.name and "ccxt" not in module.name:
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("penstock.api.application").routes()
     gc.freeze()  # looking at it would copy its pages in every fork
 
 
@@ -161,6 +162,7 @@ def run(words: list[str]) -> None:
 def begin() -> None:
     """Forget what a process did before it was forked to be a program."""
     atexit._clear()
+    gc.set_threshold(*USUAL_THRESHOLDS)
     sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
     threading.excepthook = threading.__excepthook__
     logging.getLogger().handlers.clear()

@@ -103,7 +103,7 @@ def _reporting(request: AnyRequest) -> tuple[Clock, Listener]:
 
 
 @cache
-def _routes() -> Litestar:
+def routes() -> Litestar:
     """Return the routes, without the access checks.
 
     Built once per process, because that takes a tenth of a second: what a server's routes receive
@@ -138,9 +138,9 @@ def build_application(
     """Return the whole API, and a page beside it, as an ASGI application."""
     clock = app_state.clock
     credentials = Credentials(rules.tokens, rules.session_s, clock, listener)
-    routes, served = _routes(), _Served(app_state, credentials, listener)
+    application, served = routes(), _Served(app_state, credentials, listener)
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-        await routes(cast(Scope, {**scope, _SERVED: served}), receive, send)
+        await application(cast(Scope, {**scope, _SERVED: served}), receive, send)
 
     return AccessPolicy(inner, rules, credentials, clock, listener, page)

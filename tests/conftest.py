@@ -41,8 +41,8 @@ read_libraries_from_files()
 gc.disable()
 
 
-LATE = ("pandas", "pyarrow.dataset", "ccxt.async_support")
-"""What penstock and its libraries import when it is first used, and takes a second or more."""
+LATE = ("pandas", "pyarrow.dataset", "ccxt.async_support", "moto.moto_server.werkzeug_app")
+"""What is imported when it is first used, and takes a second or more."""
 MANY = 1_000
 """Of as many tests some use whatever is there."""
 GARBAGE_AFTER = (20_000, 20, 20)

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import termios
 import threading
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -166,6 +167,9 @@ def begin() -> None:
     sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
     threading.excepthook = threading.__excepthook__
     logging.getLogger().handlers.clear()
+    usual = [each for each in warnings.filters if each[0] in ("default", "ignore")]
+    warnings.filters[:] = usual  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(  # noqa: SIM115

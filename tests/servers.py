@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tests.forked import python
 from tests.waiting import PATIENCE_S
 
 
@@ -203,8 +204,9 @@ def s3(*, conditional_put: bool = True) -> Iterator[dict[str, str]]:
     Without ``conditional_put`` it ignores the condition, as some stores do.
     """
     port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.s3_server", str(port), str(int(conditional_put))],
+    server = python(
+        "-m", "tests.s3_server", str(port), str(int(conditional_put)),
+        forked="moto" in sys.modules,  # as workers have it; to import it takes a second
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[1],
     )  # fmt: skip
     try:
@@ -263,7 +265,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _wait_for(ready: Callable[[], bool], server: "subprocess.Popen[bytes]") -> None:
+def _wait_for(ready: Callable[[], bool], server: "subprocess.Popen[Any]") -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not ready():
         assert server.poll() is None, "the server did not start"

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 LONGEST = 1 << 20
 USUAL_THRESHOLDS = gc.get_threshold()
-LATE = ("typer._adapters", "typer.rich_utils", "rich.markdown")
+LATE = ("typer.rich_utils", "rich.markdown")
 """What the first command imports."""
 
 

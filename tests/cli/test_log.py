@@ -211,7 +211,7 @@ def test_an_unknown_stream_is_answered_with_near_matches(collected: Path, comman
         (["--received-until", "noon"], "'noon' is not a time such as"),
         (["--since", "2026-01-02", "--until", "2026-01-01"], "2026-01-02 is not before --until"),
         (["--first", "9", "--last", "5"], "9 is above --last 5"),
-        (["--first=-3"], "greater than or equal to 0"),
+        (["--first=-3"], "-3 is not in the range x>=0"),
     ],
 )
 def test_what_is_no_part_of_a_stream_is_refused(

@@ -6,7 +6,7 @@ import zipfile
 from io import BytesIO
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.ingest.archived import DAY, FILE, SERIES, checksum, row, zipped
 
@@ -177,6 +177,7 @@ def test_a_zip_of_several_members_or_none_is_refused() -> None:
 
 
 @given(st.integers(1, 400), st.integers(0, 255))
+@example(322, 1)  # the file begins before the archive does
 def test_a_damaged_zip_is_a_bad_file_or_equal(at: int, byte: int) -> None:
     text = "".join(f"{row(number)}\n" for number in range(50))
     data = bytearray(zipped(text))

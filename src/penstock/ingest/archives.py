@@ -25,7 +25,10 @@ _LONGEST_LINE = 4096
 _MOST_RATIO = 100
 """No CSV file of numbers is compressed to less than a hundredth."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
+    ValueError,  # an offset before the beginning
+)  # fmt: skip
 
 R = TypeVar("R", bound=Event)
 

@@ -101,6 +101,7 @@ class CoverageWriter:
         if self.store is not None:
             async with self._turn:
                 await self._resume(self.store)
+                self.take_recorded()
                 self._advance()
                 await self._write_gaps(self.store)
                 await self._write_documents(self.store)
@@ -182,9 +183,7 @@ class CoverageWriter:
         return True
 
     def _advance(self, at_least_ns: int = QUIET_NS) -> None:
-        """Add what was recorded and received up to now."""
-        # First the records: a marker among them may end what is extended.
-        self.take_recorded()
+        """Extend silent series up to now; markers, which end that, are passed on at once."""
         if (alive_ns := self.alive_ns()) is not None:
             self.projection.alive(alive_ns, at_least_ns=at_least_ns)
 

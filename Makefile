@@ -44,7 +44,7 @@ demo: $(if $(findstring --full,$(ARGS)),$(READY),$(DEMO)) ## Collect from the bu
 # Files are shared out between forks (tests/workers.py): most tests wait for servers, so two cores are used
 # better. In the order of tests/conftest.py, in which the longest come first.
 test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
-	$(BIN)/pytest --workers 8 $(ARGS)
+	$(BIN)/pytest --workers 7 $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
 samples: $(READY) ## Run the documents' examples, and seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each

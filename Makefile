@@ -8,8 +8,6 @@ DEMO   := $(VENV)/.demo
 ARGS   ?=
 # What the extension is compiled from: a change installs again.
 HOT    := scripts/compile_hot.py $(wildcard src/penstock/compiled/*.[ch])
-# Documents whose examples are run as printed.
-DOCUMENTS := tests/test_readme.py tests/test_docs_examples.py tests/test_tutorials.py tests/test_notebook.py
 # Third-party clients that cannot live in one environment, each with one of its own.
 CLIENTS := $(patsubst tests/conformance/environments/%.txt,.venvs/%/.ready,$(wildcard tests/conformance/environments/*.txt))
 
@@ -47,8 +45,8 @@ test: $(READY) $(CLIENTS) ## Run every test; ARGS="-k book" narrows it
 	$(BIN)/pytest --workers 7 $(ARGS)
 
 # Each starts servers and collectors of its own, so no more of them at once than there are cores.
-samples: $(READY) ## Run the documents' examples, and seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each
-	$(BIN)/pytest --workers 2 -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py tests/compiled $(DOCUMENTS) $(ARGS)
+samples: $(READY) ## Run seeded samples of the chaos tests, the API fuzzer and a shared lake, a minute or less each
+	$(BIN)/pytest --workers 2 -m sample tests/chaos tests/api/test_schema.py tests/cli/test_shared_lake.py tests/compiled $(ARGS)
 
 check: $(READY) ## Lint, types, layers, tidiness
 	$(BIN)/ruff check .

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 from tests.examples import ROOT, commands, run
 
-pytestmark = [
-    pytest.mark.sample,
-    pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl")
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if commands(page.read_text())]
 

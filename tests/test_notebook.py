@@ -15,7 +15,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "notebook.md").read_text()
 
 
-@pytest.mark.sample
 @pytest.mark.filterwarnings("ignore:data is missing")
 def test_five_commands_lead_from_the_demo_to_a_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

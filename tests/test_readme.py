@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from tests.examples import ROOT, run
 
-pytestmark = [
-    pytest.mark.sample,
-    pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the examples use curl")
 
 
 def test_the_readme_runs_as_printed(tmp_path: Path) -> None:

@@ -13,13 +13,11 @@ def test_every_tutorial_is_run() -> None:
     assert {page.name for page in TUTORIALS.iterdir()} == {*ALONE, "fleet.md"}
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize("name", ALONE)
 def test_a_tutorial_runs_as_printed(name: str, tmp_path: Path) -> None:
     assert run(TUTORIALS / name, tmp_path)
 
 
-@pytest.mark.sample
 def test_a_fleet_on_postgresql_and_redis_runs_as_printed(
     postgresql_url: str, redis_url: str, tmp_path: Path
 ) -> None:

@@ -58,6 +58,25 @@ async def test_each_client_of_the_stand_in_gets_the_frames_of_its_streams(inputs
     assert sent["ticks"][-1][0] == FRAMES
 
 
+async def test_the_stand_in_answers_pings_and_outlives_a_client(inputs: Inputs) -> None:
+    exchange, frames = Exchange(inputs), inputs.frames()
+    names = "/".join(sorted({stream_of(frame) for frame in frames}))
+    url = f"ws://127.0.0.1:{exchange.ports['stream']}/stream?streams={names}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, autoping=False) as client,
+    ):
+        await client.ping(b"alive")
+        answer = await client.receive()
+        await asyncio.to_thread(exchange.wait)
+        for each in exchange._clients:
+            each._connection.close()
+        sent = await asyncio.to_thread(exchange.send, 0, FRAMES, None)
+
+    assert (answer.type, answer.data) == (aiohttp.WSMsgType.PONG, b"alive")
+    assert sent["ticks"][-1][0] == FRAMES
+
+
 async def test_the_stand_in_tells_markets_and_the_books_before_the_first_frame(
     inputs: Inputs,
 ) -> None:

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bench.inputs.sender import framed, read_frame, read_until
+from bench.inputs.sender import framed, read_any_frame, read_until
 from bench.inputs.stored import Inputs
 
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_TEXT, _PING, _PONG = 0x1, 0x9, 0x8A
+"""Kinds of frames from a client, and the first byte of an answer."""
 _TICK_S = 0.001
 _PIECE = 2_000
 """Frames handed to the kernel at once in a flood."""
@@ -47,10 +49,12 @@ class _Client:
             self._connection.sendall(data)
 
     def answer_forever(self) -> None:
-        """Say yes to every subscription, until the client closes."""
+        """Say yes to every subscription, and answer pings, until the client closes."""
         while True:
-            said = read_frame(self._connection)
-            if said.startswith(b"{"):  # else it is a ping or a goodbye
+            kind, said = read_any_frame(self._connection)
+            if kind == _PING:  # a client that gets no answer closes after a while
+                self.send(bytes([_PONG, len(said)]) + said)
+            elif kind == _TEXT:
                 asked = json.loads(said)
                 self.send(framed(json.dumps({"result": None, "id": asked["id"]}).encode()))
                 self.streams.update(asked.get("params") or ())
@@ -69,7 +73,8 @@ class _Part:
         """Send what comes before this place and was not sent yet."""
         end = bisect_left(self._places, place)
         if end > self._sent:
-            self._client.send(b"".join(self._frames[self._sent : end]))
+            with suppress(OSError):  # it has closed: its subscriber says what is missing
+                self._client.send(b"".join(self._frames[self._sent : end]))
             self._sent = end
 
 

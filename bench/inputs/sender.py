@@ -122,12 +122,17 @@ def read_until(client: socket.socket, end: bytes) -> bytes:
 
 def read_frame(client: socket.socket) -> bytes:
     """A client's message: one frame, masked."""
-    _, second = _read(client, 2)
+    return read_any_frame(client)[1]
+
+
+def read_any_frame(client: socket.socket) -> tuple[int, bytes]:
+    """The kind of a client's frame, and what is in it."""
+    first, second = _read(client, 2)
     size = second & 0x7F
     if size == 126:
         size = int.from_bytes(_read(client, 2), "big")
     mask, payload = _read(client, 4), _read(client, size)
-    return bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
+    return first & 0x0F, bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
 
 
 def _read(client: socket.socket, size: int) -> bytes:

@@ -67,7 +67,7 @@ def read_libraries(words: list[str]) -> None:
     gc.freeze()
 
 
-def fork_server(*, own_session: bool = False) -> None:
+def fork_server() -> None:
     """Let this process fork programs from a copy of it as it is now, which ends with it."""
     from tests.forked import use_server  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def fork_own_commands() -> None:
     """Let this process fork the commands that it starts itself."""
     from tests.forked import Forked  # noqa: PLC0415
 
-    fork_server(own_session=True)  # Ctrl-C is for the command alone
+    fork_server()
     execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 
     def execute_or_fork(process: Any, args: Any, *given: Any) -> None:

@@ -1,6 +1,7 @@
 """What every exchange's REST readers share: the order, range and state of rows, and errors."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 from hypothesis import example, given
@@ -104,4 +105,19 @@ def test_a_page_of_candles_covers_the_range(start_ms: int, length_ms: int, most:
 
     opens = list(MINUTE.opens(start_ms, end_ms))[:most]
     assert first_ms == next(MINUTE.opens(start_ms, start_ms + MINUTE_MS))
+    assert count == max(1, len(opens))
+
+
+@pytest.mark.parametrize("text", ["1m", "4h", "1d", "1w", "1M"])
+@given(st.integers(0, 10**12), st.integers(1, 10**11), st.integers(1, 50))
+def test_a_page_of_candles_of_any_length_covers_the_range(
+    text: str, start_ms: int, length_ms: int, most: int
+) -> None:
+    interval, end_ms = Interval.parse(text), start_ms + length_ms
+
+    first_ms, count = candle_page(interval, start_ms, end_ms, most)
+
+    opens = list(islice(interval.opens(start_ms, end_ms), most))
+    assert first_ms >= start_ms
+    assert opens[:1] in ([], [first_ms])
     assert count == max(1, len(opens))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct, ValidationError
@@ -216,9 +217,9 @@ def _levels_of(rows: Iterable[LevelRow]) -> Raw:
 
 def candle_page(interval: Interval, start_ms: int, end_ms: int, most: int) -> tuple[int, int]:
     """When the first candle in [start, end) begins, and how many to request, at least one."""
-    step_ms = interval.next_open(0)
-    first_ms = -(-start_ms // step_ms) * step_ms
-    return first_ms, max(1, min(-(-(end_ms - first_ms) // step_ms), most))
+    # Not by multiples of a length: weeks begin on Mondays, and months differ.
+    first_ms = interval.first_open(start_ms)
+    return first_ms, max(1, sum(1 for _ in islice(interval.opens(first_ms, end_ms), most)))
 
 
 def agg_page_reader(

@@ -68,11 +68,14 @@ class Interval:
             return _month_start(_month_number(open_ms) + self.count)
         return open_ms + self.count * _UNITS[self.unit]
 
+    def first_open(self, start_ms: int) -> int:
+        """The start of the first candle that does not start before ``start_ms``."""
+        open_ms = self.open_of(start_ms)
+        return open_ms if open_ms >= start_ms else self.next_open(open_ms)
+
     def opens(self, start_ms: int, end_ms: int) -> Iterator[int]:
         """The starts of all candles that start in [start, end)."""
-        open_ms = self.open_of(start_ms)
-        if open_ms < start_ms:
-            open_ms = self.next_open(open_ms)
+        open_ms = self.first_open(start_ms)
         while open_ms < end_ms:
             yield open_ms
             open_ms = self.next_open(open_ms)

@@ -7,11 +7,14 @@ in its place: it sees a connection on which the plain frames before never were.
 """
 
 from asyncio import BufferedProtocol, Transport
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from picows import WSFrame
 
 from penstock import compiled
+
+if TYPE_CHECKING:
+    from penstock.compiled._hot import PlainFrames as CompiledPlainFrames
 
 
 class Receiver(Protocol):
@@ -23,27 +26,27 @@ class Receiver(Protocol):
         """Take all frames of one read."""
         ...
 
-    def read_ended(self) -> None:
-        """Note that the frames of one read are all there."""
+    def read_ended(self) -> bool:
+        """Note that the frames of one read are all there; False if there are none."""
         ...
 
 
 class PlainFrames(BufferedProtocol):
     """Takes turns with the protocol of a connection."""
 
-    def __init__(self, receiver: Receiver, transport: Transport, room: int, largest: int) -> None:
-        """``room`` is for the bytes of one read, ``largest`` the longest payload.
-
-        Raises:
-            NotImplementedError: there is no extension, or the transport has no such protocol.
-        """
-        protocol = transport.get_protocol()
-        if compiled.PlainFrames is None or not isinstance(protocol, BufferedProtocol):
-            raise NotImplementedError
-        self._receiver, self._transport, self._other = receiver, transport, protocol
+    def __init__(
+        self,
+        new_reader: "type[CompiledPlainFrames]",
+        receiver: Receiver,
+        transport: Transport,
+        other: BufferedProtocol,
+        room: int,
+        largest: int,
+    ) -> None:
+        self._receiver, self._transport, self._other = receiver, transport, other
         self._is_handing_on = False
         """Whether picows is given bytes, of which there may be more than it takes at once."""
-        reader = compiled.PlainFrames(room, largest, receiver.read_plain, self._hand_on)
+        reader = new_reader(room, largest, receiver.read_plain, self._hand_on)
         # For each read: a method in Python that calls one in C would cost more than that does.
         self.get_buffer = reader.get_buffer  # type: ignore[method-assign, assignment]
         self.buffer_updated = reader.buffer_updated  # type: ignore[method-assign, assignment]
@@ -84,3 +87,16 @@ class PlainFrames(BufferedProtocol):
     def resume_writing(self) -> None:
         """See asyncio."""
         self._other.resume_writing()
+
+
+def new_plain_frames(
+    receiver: Receiver, transport: Transport, room: int, largest: int
+) -> PlainFrames | None:
+    """What may read from a connection; None if its own protocol has to read everything.
+
+    ``room`` is for the bytes of one read, ``largest`` the longest payload.
+    """
+    other = transport.get_protocol()
+    if compiled.PlainFrames is None or not isinstance(other, BufferedProtocol):
+        return None
+    return PlainFrames(compiled.PlainFrames, receiver, transport, other, room, largest)

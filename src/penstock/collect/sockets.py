@@ -22,7 +22,7 @@ from picows import (
 )
 
 from penstock import __version__
-from penstock.collect.plain_frames import PlainFrames
+from penstock.collect.plain_frames import PlainFrames, new_plain_frames
 from penstock.errors import mask_urls
 
 LARGEST_FRAME = 16_000_000
@@ -82,9 +82,8 @@ class Socket(WSListener):
     def on_ws_connected(self, transport: WSTransport) -> None:
         """See picows."""
         self._transport = transport
-        with suppress(NotImplementedError):
-            underlying = transport.underlying_transport
-            self._plain = PlainFrames(self, underlying, _READ_BYTES, LARGEST_FRAME)
+        underlying = transport.underlying_transport
+        self._plain = new_plain_frames(self, underlying, _READ_BYTES, LARGEST_FRAME)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """See picows."""
@@ -94,16 +93,21 @@ class Socket(WSListener):
             self.frames.append(payload)
         else:
             self._take_any_frame(transport, frame, payload)
-        if frame.last_in_buffer and len(self.frames) > len(self.stamps_ns):
-            self.read_ended()
-            if self._plain is not None and not self._parts:
-                self._plain.take_over(frame)
+        if (
+            frame.last_in_buffer
+            and self.read_ended()
+            and self._plain is not None
+            and not self._parts
+        ):
+            self._plain.take_over(frame)
 
-    def read_ended(self) -> None:
-        """Stamp the frames of one read with the current time, and tell that they have arrived."""
-        if len(self.frames) > len(self.stamps_ns):
-            self._stamp()
-            self._arrived(len(self.frames))
+    def read_ended(self) -> bool:
+        """Stamp the frames of one read and tell that they have arrived; False if there are none."""
+        if len(self.frames) == len(self.stamps_ns):
+            return False
+        self._stamp()
+        self._arrived(len(self.frames))
+        return True
 
     def read_plain(self, payloads: list[bytes]) -> None:
         """Take all frames of one read from the extension."""

@@ -82,8 +82,9 @@ static int add(const Gatherer *gatherer, PyObject *batch, PyObject *record)
     return 1;
 }
 
-static int gather(const Gatherer *gatherer, PyObject *record, PyObject *batches)
+static int gather(const void *self, PyObject *batches, PyObject *record)
 {
+    const Gatherer *gatherer = self;
     PyObject *stream, *batch;
     int outcome;
     if ((PyObject *)Py_TYPE(record) != gatherer->record_kind
@@ -101,29 +102,9 @@ PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
                          "Add each record to the batch of its stream, in this order; those that are"
                          " not the usual case are passed to ``otherwise``.");
 
-static int gather_or_pass(const Gatherer *gatherer, PyObject *record, PyObject *batches,
-                          PyObject *otherwise)
-{
-    int outcome = gather(gatherer, record, batches);
-    PyObject *done;
-    if (outcome != 0)
-        return outcome;
-    done = PyObject_CallFunctionObjArgs(otherwise, record, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 1;
-}
-
 static PyObject *gatherer_gather(PyObject *self, PyObject *args)
 {
-    PyObject *given, *records, *batches, *otherwise;
-    int outcome = 1;
-    if (!PyArg_ParseTuple(args, "OO!O", &given, &PyDict_Type, &batches, &otherwise)
-        || (records = PySequence_List(given)) == NULL) /* its own: Python code may run */
-        return NULL;
-    for (Py_ssize_t i = 0, count = PyList_Size(records); i < count && outcome > 0; i++)
-        outcome = gather_or_pass((Gatherer *)self, PyList_GetItem(records, i), batches, otherwise);
-    Py_DECREF(records);
-    return outcome < 0 ? NULL : Py_NewRef(Py_None);
+    return handle_each(self, args, gather);
 }
 
 /* ---- the type ---- */

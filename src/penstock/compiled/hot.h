@@ -89,6 +89,13 @@ static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value
 /* The value of an int; 0 if it has more than 64 bits, or is none. */
 int whole_of(PyObject *value, int64_t *into);
 
+/* Handles an object by what a dict has for it: 1; 0 if that is left to Python; or -1 with an
+   exception set. */
+typedef int (*HandleFunction)(const void *self, PyObject *dict, PyObject *object);
+/* Called with a sequence, a dict and a function: handles each object, in order, and calls the
+   function with those that are left to Python. */
+PyObject *handle_each(const void *self, PyObject *args, HandleFunction handle);
+
 /* Bytes that are being written; freed with PyMem_Free. */
 typedef struct {
     char *bytes;

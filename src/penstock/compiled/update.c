@@ -53,11 +53,14 @@ static PyObject *levels_for(const Updater *updater, PyObject *book, PyObject *de
     return compiled;
 }
 
-static int apply(const Updater *updater, PyObject *books, PyObject *delta)
+static int apply(const void *self, PyObject *books, PyObject *delta)
 {
-    PyObject *symbol = slot_at(delta, updater->delta_at[SYMBOL]), *book, *levels, *bids, *asks, *done;
+    const Updater *updater = self;
+    PyObject *symbol, *book, *levels, *bids, *asks, *done;
     int outcome;
-    if (symbol == NULL)
+    if ((PyObject *)Py_TYPE(delta) != updater->delta_kind)
+        return APPLIED; /* another event */
+    if ((symbol = slot_at(delta, updater->delta_at[SYMBOL])) == NULL)
         return LEFT;
     if ((book = PyDict_GetItemWithError(books, symbol)) == NULL)
         return PyErr_Occurred() ? FAILED : APPLIED; /* nobody keeps this book */
@@ -83,31 +86,9 @@ PyDoc_STRVAR(apply_doc, "apply(events, books, otherwise)\n--\n\n"
                         "Apply the deltas among the events to their books, in this order; those"
                         " that are not the usual case are passed to ``otherwise``.");
 
-static int apply_or_pass(const Updater *updater, PyObject *books, PyObject *event,
-                         PyObject *otherwise)
-{
-    PyObject *done;
-    int outcome;
-    if ((PyObject *)Py_TYPE(event) != updater->delta_kind)
-        return APPLIED;
-    if ((outcome = apply(updater, books, event)) != LEFT)
-        return outcome;
-    done = PyObject_CallFunctionObjArgs(otherwise, event, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? FAILED : APPLIED;
-}
-
 static PyObject *updater_apply(PyObject *self, PyObject *args)
 {
-    PyObject *given, *events, *books, *otherwise;
-    int outcome = APPLIED;
-    if (!PyArg_ParseTuple(args, "OO!O", &given, &PyDict_Type, &books, &otherwise)
-        || (events = PySequence_List(given)) == NULL) /* its own: Python code may run */
-        return NULL;
-    for (Py_ssize_t i = 0, count = PyList_Size(events); i < count && outcome == APPLIED; i++)
-        outcome = apply_or_pass((Updater *)self, books, PyList_GetItem(events, i), otherwise);
-    Py_DECREF(events);
-    return outcome == FAILED ? NULL : Py_NewRef(Py_None);
+    return handle_each(self, args, apply);
 }
 
 /* ---- the type ---- */

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 from penstock import compiled
 from penstock.clock import SystemClock
 from penstock.collect.plain_frames import PlainFrames
-from penstock.collect.sockets import LARGEST_FRAME, Socket, open_socket
+from penstock.collect.sockets import LARGEST_FRAME, Socket, SocketOwner, open_socket
 
 __all__ = ["both_paths"]
 
@@ -106,8 +106,8 @@ async def connected(
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         url = f"{'https' if context else 'http'}://127.0.0.1:{port}/"
-        now_ns = SystemClock().monotonic_ns
-        socket = await open_socket(url, lambda _: None, now_ns, pings_are_life=True)
+        owner = SocketOwner(lambda _: None, 500, SystemClock().monotonic_ns)
+        socket = await open_socket(url, owner)
         try:
             await test(socket)
         finally:
@@ -131,6 +131,21 @@ async def frames_of(socket: Socket, count: int) -> list[bytes]:
 def is_plain(socket: Socket) -> bool:
     assert socket._transport is not None
     return isinstance(socket._transport.underlying_transport.get_protocol(), PlainFrames)
+
+
+def test_the_owner_is_told_of_the_first_frame_and_when_there_are_many() -> None:
+    told: list[int] = []
+    socket = Socket(SocketOwner(told.append, 3, SystemClock().monotonic_ns))
+    for _ in range(5):
+        socket.frames.append(b"x")
+        socket.read_ended()
+    assert told == [1, 3]
+
+    assert len(socket.take()[0]) == 5
+    socket.frames.append(b"x")
+    socket.read_ended()
+
+    assert told == [1, 3, 1]
 
 
 @pytest.mark.parametrize("size", [0, 7, 1_000, 30_000])

@@ -16,7 +16,7 @@ from penstock.clock import Clock, ManualClock, SystemClock
 from penstock.collect.batching import Flushing
 from penstock.collect.facts import ConnectionLost, SnapshotFailed
 from penstock.collect.session import Endpoint, Session, SessionHooks
-from penstock.collect.sockets import LARGEST_FRAME, Socket
+from penstock.collect.sockets import LARGEST_FRAME, Socket, SocketOwner
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.symbol_map import SymbolMap
@@ -372,8 +372,8 @@ async def test_what_is_not_even_read_is_recorded_before_it_ends(listen: Listen) 
     exchange, backend, stop = ToyExchange(lambda *_: asyncio.sleep(0)), Backend(), asyncio.Event()
     await listen(exchange)
     under_test = session(exchange, backend)
-    socket = under_test._sockets[1] = Socket(lambda _: None, lambda: 0, pings_are_life=True)
-    socket.frames, socket.stamps_ns = [trade_frame(1).encode()], [0]
+    socket = under_test._sockets[1] = Socket(SocketOwner(lambda _: None, 500, lambda: 0))
+    socket.frames.append(trade_frame(1).encode())
     stop.set()
     await under_test.run(stop)
 

@@ -136,60 +136,92 @@ async def test_what_is_more_than_picows_takes_at_once_is_handed_on_to_its_end() 
     one.close()
 
 
-def test_a_payload_may_be_as_large_as_is_said() -> None:
-    assert compiled.PlainFrames is not None
-    arrived: list[bytes] = []
-    rests: list[tuple[list[bytes], bytes]] = []
-    frames = compiled.PlainFrames(
-        4_000, 1_000, arrived.extend, lambda some, rest: rests.append((some, rest))
-    )
-    for size in (1_000, 1_001):
-        data = frame(b"x" * size)
-        frames.get_buffer(-1)[: len(data)] = data
-        frames.buffer_updated(len(data))
+class Reader:
+    """What reads plain frames, by itself, and all that comes of it."""
 
-    assert arrived == [b"x" * 1_000]
-    assert rests == [([], frame(b"x" * 1_001))]
+    def __init__(self, room: int, largest: int) -> None:
+        assert compiled.PlainFrames is not None
+        self.arrived = list[bytes]()
+        self.stamps_ns = list[int]()
+        self.told = list[int]()
+        self.rests = list[bytes]()
+        self.now_ns = 5
+        self.frames = compiled.PlainFrames(
+            room, largest, self.arrived, self.stamps_ns,
+            lambda: self.now_ns, 1_000, 3, self.told.append, self.rests.append,
+        )  # fmt: skip
+
+    def read(self, data: bytes) -> None:
+        while data:
+            buffer = self.frames.get_buffer(-1)
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            self.frames.buffer_updated(size)
+            data = data[size:]
+
+
+def test_frames_are_told_of_when_they_are_the_first_and_when_they_are_many() -> None:
+    reader, one = Reader(4_000, 1_000), frame(b"x" * 10)
+    assert reader.frames.last_ns == 0
+    for now_ns in (7, 8, 9, 10):
+        reader.now_ns = now_ns
+        reader.read(one)
+
+    assert reader.told == [1, 3]
+    assert reader.stamps_ns == [1_007, 1_008, 1_009, 1_010]
+
+    reader.arrived.clear()
+    reader.stamps_ns.clear()
+    reader.read(one * 5)
+    reader.read(one)
+
+    assert reader.told == [1, 3, 5]
+    assert reader.stamps_ns == [1_010, 1_011, 1_012, 1_013, 1_014, 1_010]
+    assert reader.frames.last_ns == 10
+
+
+def test_a_clock_that_tells_no_time_is_an_error() -> None:
+    reader = Reader(4_000, 1_000)
+    for wrong in (1.5, None, 1 << 64):
+        reader.now_ns = wrong  # type: ignore[assignment]
+        with pytest.raises(TypeError, match="a time is an int"):
+            reader.read(frame(b"x"))
+
+
+def test_a_payload_may_be_as_large_as_is_said() -> None:
+    reader = Reader(4_000, 1_000)
+    for size in (1_000, 1_001):
+        reader.read(frame(b"x" * size))
+
+    assert reader.arrived == [b"x" * 1_000]
+    assert reader.rests == [frame(b"x" * 1_001)]
 
 
 @pytest.mark.parametrize("room", [10, 11, 64, 300])
 @given(seed=st.integers(0, 1 << 32))
 def test_with_however_little_room_no_frame_is_lost(room: int, seed: int) -> None:
-    chance = Random(seed)
-    arrived: list[bytes] = []
-    rests: list[tuple[list[bytes], bytes]] = []
-    assert compiled.PlainFrames is not None
+    chance, reader = Random(seed), Reader(room, 1_000)
     payloads = [chance.randbytes(chance.choice((0, 3, 125, 126, 500))) for _ in range(20)]
-    frames = compiled.PlainFrames(
-        room, 1_000, arrived.extend, lambda some, rest: rests.append((some, rest))
-    )
     for read in some_reads(chance, [frame(each) for each in payloads]):
-        rest = read
-        while rest:
-            buffer = frames.get_buffer(-1)
-            size = min(len(buffer), len(rest))
-            buffer[:size] = rest[:size]
-            frames.buffer_updated(size)
-            rest = rest[size:]
+        reader.read(read)
 
-    assert arrived == payloads
-    assert rests == []
+    assert reader.arrived == payloads
+    assert len(reader.stamps_ns) == len(payloads)
+    assert reader.rests == []
 
 
 def test_more_bytes_than_there_is_room_for_cannot_have_arrived() -> None:
-    assert compiled.PlainFrames is not None
-    frames = compiled.PlainFrames(100, 1_000, print, print)
+    frames = Reader(100, 1_000).frames
     for size in (101, -1, 1 << 70):
         with pytest.raises((ValueError, OverflowError)):
             frames.buffer_updated(size)
     for room, largest in ((9, 10), (100, -1), (100, (1 << 63) - 1)):
         with pytest.raises(ValueError, match="too"):
-            compiled.PlainFrames(room, largest, print, print)
+            Reader(room, largest)
 
 
 def test_a_view_of_bytes_that_were_replaced_may_be_kept() -> None:
-    assert compiled.PlainFrames is not None
-    frames, large = compiled.PlainFrames(16, 1_000, print, print), frame(b"x" * 100)
+    frames, large = Reader(16, 1_000).frames, frame(b"x" * 100)
     kept = []
     for byte in large[:-1]:
         kept.append(frames.get_buffer(-1))

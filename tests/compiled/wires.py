@@ -22,6 +22,7 @@ MOST_AT_ONCE = 20_000
 """Bytes for which there always is room on both paths, so that both get them in one read."""
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _STEP_NS = 1_000_000
+_MANY, _ANCHOR_NS = 7, 1_700_000_000_000_000_000
 _SIZES = (0, 1, 2, 20, 124, 125, 126, 127, 128, 300, 400, 600)
 _LARGE = (16_000, 65_535, 65_536, 70_000)
 _CODES = (b"", b"\x03\xe8", b"\x03\xe8bye", b"\x0f\xa0", b"\x03", b"\x03\xed", b"\x03\xe8\xff")
@@ -150,7 +151,8 @@ class One:
         self.now_ns = _STEP_NS
         self.told: list[int] = []
         """What `arrived` was called with."""
-        self.socket = sockets.Socket(self.told.append, lambda: self.now_ns, pings_are_life=True)
+        owner = sockets.SocketOwner(self.told.append, _MANY, lambda: self.now_ns, _ANCHOR_NS)
+        self.socket = sockets.Socket(owner)
         self._machine = sockets_of_the_machine.socket()
         self.wire = wire = Wire(self._machine)
         wire.protocol = self._protocol(room)

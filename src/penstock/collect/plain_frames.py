@@ -7,6 +7,7 @@ in its place: it sees a connection on which the plain frames before never were.
 """
 
 from asyncio import BufferedProtocol, Transport
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from picows import WSFrame
@@ -17,14 +18,24 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import PlainFrames as CompiledPlainFrames
 
 
+class Owner(Protocol):
+    """Who takes the frames; see ``SocketOwner``."""
+
+    @property
+    def arrived(self) -> Callable[[int], None]: ...
+    @property
+    def many(self) -> int: ...
+    @property
+    def now_ns(self) -> Callable[[], int]: ...
+    @property
+    def anchor_ns(self) -> int: ...
+
+
 class Receiver(Protocol):
-    """Who gets the frames."""
+    """Who keeps the frames until they are taken."""
 
     frames: list[bytes]
-
-    def read_plain(self, payloads: list[bytes], /) -> None:
-        """Take all frames of one read."""
-        ...
+    stamps_ns: list[int]
 
     def read_ended(self) -> bool:
         """Note that the frames of one read are all there; False if there are none."""
@@ -36,29 +47,31 @@ class PlainFrames(BufferedProtocol):
 
     def __init__(
         self,
-        new_reader: "type[CompiledPlainFrames]",
         receiver: Receiver,
         transport: Transport,
         other: BufferedProtocol,
-        room: int,
-        largest: int,
+        new_reader: "Callable[[Callable[[bytes], None]], CompiledPlainFrames]",
     ) -> None:
         self._receiver, self._transport, self._other = receiver, transport, other
         self._is_handing_on = False
         """Whether picows is given bytes, of which there may be more than it takes at once."""
-        reader = new_reader(room, largest, receiver.read_plain, self._hand_on)
+        self._reader = reader = new_reader(self._hand_on)
         # For each read: a method in Python that calls one in C would cost more than that does.
         self.get_buffer = reader.get_buffer  # type: ignore[method-assign, assignment]
         self.buffer_updated = reader.buffer_updated  # type: ignore[method-assign, assignment]
+
+    @property
+    def last_ns(self) -> int:
+        """When it read the last frames; 0 before it did."""
+        return self._reader.last_ns
 
     def take_over(self, last: WSFrame) -> None:
         """Read from now on, unless picows has more bytes than the last frame that it has read."""
         if not last.tail_size and not self._is_handing_on:
             self._transport.set_protocol(self)
 
-    def _hand_on(self, payloads: list[bytes], rest: bytes) -> None:
+    def _hand_on(self, rest: bytes) -> None:
         """Let the other protocol read on, beginning with these bytes."""
-        self._receiver.frames += payloads
         self._transport.set_protocol(self._other)
         self._is_handing_on = True
         try:
@@ -90,13 +103,20 @@ class PlainFrames(BufferedProtocol):
 
 
 def new_plain_frames(
-    receiver: Receiver, transport: Transport, room: int, largest: int
+    receiver: Receiver, owner: Owner, transport: Transport, room: tuple[int, int]
 ) -> PlainFrames | None:
     """What may read from a connection; None if its own protocol has to read everything.
 
-    ``room`` is for the bytes of one read, ``largest`` the longest payload.
+    ``room`` is that for the bytes of one read, and the longest payload.
     """
-    other = transport.get_protocol()
-    if compiled.PlainFrames is None or not isinstance(other, BufferedProtocol):
+    other, new = transport.get_protocol(), compiled.PlainFrames
+    if new is None or not isinstance(other, BufferedProtocol):
         return None
-    return PlainFrames(compiled.PlainFrames, receiver, transport, other, room, largest)
+
+    def new_reader(hand_on: Callable[[bytes], None]) -> "CompiledPlainFrames":
+        return new(
+            *room, receiver.frames, receiver.stamps_ns,
+            owner.now_ns, owner.anchor_ns, owner.many, owner.arrived, hand_on,
+        )  # fmt: skip
+
+    return PlainFrames(receiver, transport, other, new_reader)

@@ -25,7 +25,7 @@ from penstock.collect.facts import (
     ConnectionOpened,
     SnapshotFailed,
 )
-from penstock.collect.sockets import ConnectFailed, Socket, open_socket
+from penstock.collect.sockets import ConnectFailed, Socket, SocketOwner, open_socket
 from penstock.errors import UNAVAILABLE
 from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol
@@ -95,10 +95,15 @@ class Session:
         """The snapshots being fetched, by connection, and whether they are still wanted."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._run_commands: Callable[[], None] = lambda: None
-        self._anchor_ns = clock.now_ns() - clock.monotonic_ns()
         self._batching = hooks.batching or SharedBatching(flushing, clock)
-        # Half of what may wait: the other half may be events already.
-        self._many_frames = min(_MANY, flushing.most_waiting // 2)
+        self._socket_owner = SocketOwner(
+            arrived=self._arrived,
+            # Half of what may wait: the other half may be events already.
+            many=min(_MANY, flushing.most_waiting // 2),
+            now_ns=clock.monotonic_ns,
+            anchor_ns=clock.now_ns() - clock.monotonic_ns(),
+            pings_are_life=endpoint.pings_are_life,
+        )
         self._many = asyncio.Event()
         self._read_ns = 0
 
@@ -237,11 +242,8 @@ class Session:
 
     async def _receive(self, number: int) -> str:
         """Open a connection's socket and receive frames until it closes; return the reason."""
-        clock, pings_are_life = self._clock, self._endpoint.pings_are_life
-        socket = await open_socket(
-            self._endpoint.url, self._arrived, clock.monotonic_ns, pings_are_life=pings_are_life
-        )
-        self._sockets[number] = socket
+        clock = self._clock
+        self._sockets[number] = socket = await open_socket(self._endpoint.url, self._socket_owner)
         try:
             if self._limiter is not None:
                 self._limiter.succeeded()
@@ -273,7 +275,7 @@ class Session:
     def _arrived(self, frames: int) -> None:
         """Note how many frames wait on a socket."""
         self._batching.arrived()
-        if frames >= self._many_frames:
+        if frames >= self._socket_owner.many:
             self._many.set()
 
     def waiting(self) -> int:
@@ -307,8 +309,7 @@ class Session:
         self._read_ns = self._clock.monotonic_ns()
         for number, socket in self._sockets.items():
             if socket.frames:
-                frames, stamps_ns = socket.take()
-                self.shard.received_many(number, frames, [self._anchor_ns + at for at in stamps_ns])
+                self.shard.received_many(number, *socket.take())
         self._measure_room()
         self._run_commands()
 

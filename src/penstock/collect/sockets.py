@@ -2,12 +2,15 @@
 
 They use picows, which passes every frame to a callback: awaiting each of a thousand messages a
 second costs more than reading them. Frames are buffered, each with its time of arrival, until they
-are taken. A caller that cannot take more pauses the socket, and the exchange has to wait.
+are taken. The owner is told when the first of them arrives, and when there are many; a call for
+each read would cost more than the read. An owner that cannot take more pauses the socket, and the
+exchange has to wait.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from picows import (
@@ -45,29 +48,37 @@ class ConnectFailed(Exception):
     """The socket could not be opened; the message has the reason."""
 
 
+@dataclass(frozen=True)
+class SocketOwner:
+    """Who takes the frames of a socket, and how they are stamped."""
+
+    arrived: Callable[[int], None]
+    """Called with the number of buffered frames: for the first, and once there are ``many``."""
+    many: int
+    now_ns: Callable[[], int]
+    """A monotonic clock …"""
+    anchor_ns: int = 0
+    """… and what is added to it for the time of arrival."""
+    pings_are_life: bool = True
+    """Whether a ping counts as a message."""
+
+
 class Socket(WSListener):
     """One open socket."""
 
     # Half of the time that a read takes here goes into attributes, and into a dict twice as much.
     __slots__ = (
-        *("frames", "stamps_ns", "last_message_ns", "_arrived", "_now_ns", "_pings_are_life"),
+        *("frames", "stamps_ns", "_last_ns", "_owner", "_now_ns"),
         *("_parts", "_parts_bytes", "_transport", "_over", "_ended_by_us", "_paused", "_plain"),
     )
 
-    def __init__(
-        self,
-        arrived: Callable[[int], None],
-        now_ns: Callable[[], int],
-        *,
-        pings_are_life: bool,
-    ) -> None:
+    def __init__(self, owner: SocketOwner) -> None:
         self.frames: list[bytes] = []
-        """Arrived, and not taken yet."""
+        """Arrived, and not taken yet. Always this list, as the extension appends to it."""
         self.stamps_ns: list[int] = []
-        """When each arrived, except for those of the current read."""
-        self.last_message_ns = now_ns()
-        """When the last frame arrived, or the last ping if pings count."""
-        self._arrived, self._now_ns, self._pings_are_life = arrived, now_ns, pings_are_life
+        """When each arrived, except for those of the current read; always this list."""
+        self._owner, self._now_ns = owner, owner.now_ns
+        self._last_ns = self._now_ns()
         self._parts: list[bytes] = []
         """Received fragments of an incomplete message …"""
         self._parts_bytes = 0
@@ -82,8 +93,8 @@ class Socket(WSListener):
     def on_ws_connected(self, transport: WSTransport) -> None:
         """See picows."""
         self._transport = transport
-        underlying = transport.underlying_transport
-        self._plain = new_plain_frames(self, underlying, _READ_BYTES, LARGEST_FRAME)
+        room = _READ_BYTES, LARGEST_FRAME
+        self._plain = new_plain_frames(self, self._owner, transport.underlying_transport, room)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """See picows."""
@@ -103,27 +114,18 @@ class Socket(WSListener):
 
     def read_ended(self) -> bool:
         """Stamp the frames of one read and tell that they have arrived; False if there are none."""
-        if len(self.frames) == len(self.stamps_ns):
+        before, count, many = len(self.stamps_ns), len(self.frames), self._owner.many
+        if count == before:
             return False
         self._stamp()
-        self._arrived(len(self.frames))
+        if not before or before < many <= count:
+            self._owner.arrived(count)
         return True
-
-    def read_plain(self, payloads: list[bytes]) -> None:
-        """Take all frames of one read from the extension."""
-        frames, stamps_ns = self.frames, self.stamps_ns
-        frames += payloads
-        # As below, but in one function: here calls are most of the cost.
-        self.last_message_ns = first_ns = self._now_ns()
-        if len(payloads) == 1:
-            stamps_ns.append(first_ns)
-        else:
-            stamps_ns += range(first_ns, first_ns + len(payloads))
-        self._arrived(len(frames))
 
     def _stamp(self) -> None:
         """Stamp the frames of one read with the current time, a nanosecond apart."""
-        self.last_message_ns = first_ns = self._now_ns()
+        self._last_ns = self._now_ns()
+        first_ns = self._owner.anchor_ns + self._last_ns
         count = len(self.frames) - len(self.stamps_ns)
         if count == 1:  # as in most reads; a range takes longer than everything else here
             self.stamps_ns.append(first_ns)
@@ -144,8 +146,8 @@ class Socket(WSListener):
                 self.frames.append(b"".join(self._parts))
                 self._parts, self._parts_bytes = [], 0
         elif kind is WSMsgType.PING:
-            if self._pings_are_life:
-                self.last_message_ns = self._now_ns()
+            if self._owner.pings_are_life:
+                self._last_ns = self._now_ns()
             transport.send_pong(payload)
         elif kind is WSMsgType.CLOSE:
             transport.send_close(frame.get_close_code())
@@ -163,14 +165,20 @@ class Socket(WSListener):
         """Remove and return the buffered frames, and when each arrived."""
         if len(self.frames) > len(self.stamps_ns):
             self._stamp()
-        frames, stamps_ns = self.frames, self.stamps_ns
-        self.frames, self.stamps_ns = [], []
-        return frames, stamps_ns
+        taken = self.frames[:], self.stamps_ns[:]
+        self.frames.clear()
+        self.stamps_ns.clear()
+        return taken
 
     def send(self, text: str) -> None:
         """Send a message; it is dropped if the socket is closed."""
         if self._transport is not None and self.open:
             self._transport.send(WSMsgType.TEXT, text.encode())
+
+    @property
+    def last_message_ns(self) -> int:
+        """When the last frame arrived, or the last ping if pings count, without the anchor."""
+        return self._last_ns if self._plain is None else max(self._last_ns, self._plain.last_ns)
 
     def silent_s(self) -> float:
         """Seconds since the last frame, or ping if pings count; 0 while reading is paused."""
@@ -179,7 +187,7 @@ class Socket(WSListener):
     def let_wait(self, *, waits: bool) -> None:
         """Pause or resume reading from the socket."""
         if waits is not self._paused and self._transport is not None and self.open:
-            self._paused, self.last_message_ns = waits, self._now_ns()
+            self._paused, self._last_ns = waits, self._now_ns()
             underlying = self._transport.underlying_transport
             if waits:
                 underlying.pause_reading()
@@ -211,19 +219,13 @@ class Socket(WSListener):
         self._transport.disconnect(graceful=False)
 
 
-async def open_socket(
-    url: str,
-    arrived: Callable[[int], None],
-    now_ns: Callable[[], int],
-    *,
-    pings_are_life: bool,
-) -> Socket:
-    """Connect; ``arrived`` is called with the number of buffered frames whenever some arrive.
+async def open_socket(url: str, owner: SocketOwner) -> Socket:
+    """Connect.
 
     Raises:
         ConnectFailed: the connection could not be opened.
     """
-    socket = Socket(arrived, now_ns, pings_are_life=pings_are_life)
+    socket = Socket(owner)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await ws_connect(

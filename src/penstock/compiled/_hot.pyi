@@ -158,8 +158,15 @@ class PlainFrames:
         cls,
         room: int,
         largest: int,
-        arrived: Callable[[list[bytes]], object],
-        hand_on: Callable[[list[bytes], bytes], object],
+        frames: list[bytes],
+        stamps_ns: list[int],
+        now_ns: Callable[[], int],
+        anchor_ns: int,
+        many: int,
+        arrived: Callable[[int], object],
+        hand_on: Callable[[bytes], object],
     ) -> PlainFrames: ...
+    @property
+    def last_ns(self) -> int: ...
     def get_buffer(self, sizehint: int, /) -> memoryview: ...
     def buffer_updated(self, nbytes: int, /) -> None: ...

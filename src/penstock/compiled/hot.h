@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 6
+#define INTERFACE 7
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif

@@ -20,8 +20,14 @@ typedef struct {
     Py_ssize_t usual;    /* its size unless there is a larger frame, */
     Py_ssize_t used;     /* and the bytes in it of a frame that is not complete */
     Py_ssize_t largest;  /* payload of a frame */
-    PyObject *arrived;   /* called with a list of payloads */
-    PyObject *hand_on;   /* called with a list of payloads and the bytes after them */
+    PyObject *frames;    /* a list: the payloads that nobody has taken yet, */
+    PyObject *stamps;    /* and a list with the time of arrival of each, */
+    PyObject *now;       /* by this clock, */
+    int64_t anchor;      /* plus this */
+    int64_t last;        /* what the clock said at the last read, without it */
+    Py_ssize_t many;     /* so many payloads are to be taken at once */
+    PyObject *arrived;   /* called with their number when there are some, and when there are many */
+    PyObject *hand_on;   /* called with bytes that are no plain frame, and all that follows */
 } PlainFrames;
 
 typedef enum { PLAIN, INCOMPLETE, OTHER } Kind;
@@ -30,6 +36,9 @@ static int frames_visit(PyObject *self, visitproc visit, void *arg)
 {
     PlainFrames *frames = (PlainFrames *)self;
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(frames->frames);
+    Py_VISIT(frames->stamps);
+    Py_VISIT(frames->now);
     Py_VISIT(frames->arrived);
     Py_VISIT(frames->hand_on);
     return 0;
@@ -38,6 +47,9 @@ static int frames_visit(PyObject *self, visitproc visit, void *arg)
 static int frames_clear(PyObject *self)
 {
     PlainFrames *frames = (PlainFrames *)self;
+    Py_CLEAR(frames->frames);
+    Py_CLEAR(frames->stamps);
+    Py_CLEAR(frames->now);
     Py_CLEAR(frames->arrived);
     Py_CLEAR(frames->hand_on);
     return 0;
@@ -77,12 +89,15 @@ static int move_to(PlainFrames *frames, Py_ssize_t room, const char *from)
 
 static PyObject *frames_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"room", "largest", "arrived", "hand_on", NULL};
-    Py_ssize_t room, largest;
-    PyObject *arrived, *hand_on;
+    static char *names[] = {"room", "largest", "frames", "stamps_ns", "now_ns", "anchor_ns",
+                            "many", "arrived", "hand_on", NULL};
+    PyObject *waiting, *stamps, *now, *arrived, *hand_on;
+    Py_ssize_t room, largest, many;
+    long long anchor;
     PlainFrames *frames;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnOO", names, &room, &largest, &arrived,
-                                     &hand_on))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "nnO!O!OLnOO", names, &room, &largest,
+                                     &PyList_Type, &waiting, &PyList_Type, &stamps, &now, &anchor,
+                                     &many, &arrived, &hand_on))
         return NULL;
     if (room < LONGEST_HEAD || largest < 0 || largest > PY_SSIZE_T_MAX - LONGEST_HEAD) {
         PyErr_SetString(PyExc_ValueError, "too small or too large");
@@ -93,6 +108,11 @@ static PyObject *frames_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     frames->usual = room;
     frames->largest = largest;
+    frames->frames = Py_NewRef(waiting);
+    frames->stamps = Py_NewRef(stamps);
+    frames->now = Py_NewRef(now);
+    frames->anchor = anchor;
+    frames->many = many;
     frames->arrived = Py_NewRef(arrived);
     frames->hand_on = Py_NewRef(hand_on);
     if (move_to(frames, room, NULL) < 0) {
@@ -153,12 +173,12 @@ static PyObject *frames_buffer(PyObject *self, PyObject *Py_UNUSED(hint))
 /* Appends the payloads of plain frames up to the first other one; returns the bytes that they
    take, or -1 with an exception set. */
 static Py_ssize_t take_plain(PlainFrames *frames, const unsigned char *at, Py_ssize_t size,
-                             PyObject *payloads, Kind *next)
+                             Kind *next)
 {
     Py_ssize_t place = 0, head, payload;
     while ((*next = look_at(at + place, size - place, frames->largest, &head, &payload)) == PLAIN) {
         PyObject *bytes = PyBytes_FromStringAndSize((const char *)at + place + head, payload);
-        int failed = bytes == NULL ? -1 : PyList_Append(payloads, bytes);
+        int failed = bytes == NULL ? -1 : PyList_Append(frames->frames, bytes);
         Py_XDECREF(bytes);
         if (failed)
             return -1;
@@ -181,14 +201,54 @@ static int keep(PlainFrames *frames, const char *from, Py_ssize_t size)
     return 0;
 }
 
+/* Stamps the payloads of one read with the current time, a nanosecond apart; 0, or -1 with an
+   exception set. */
+static int stamp(PlainFrames *frames, Py_ssize_t count)
+{
+    PyObject *now = PyObject_CallNoArgs(frames->now);
+    int is_whole = now != NULL && whole_of(now, &frames->last);
+    Py_XDECREF(now);
+    if (!is_whole) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a time is an int of 64 bits");
+        return -1;
+    }
+    for (Py_ssize_t i = 0, missing = count - PyList_Size(frames->stamps); i < missing; i++) {
+        PyObject *at = PyLong_FromLongLong(frames->anchor + frames->last + i);
+        int failed = at == NULL ? -1 : PyList_Append(frames->stamps, at);
+        Py_XDECREF(at);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+/* Stamps what has arrived, and tells so: once until it is taken, and once more if it is much. */
+static PyObject *tell(PlainFrames *frames, Py_ssize_t before)
+{
+    Py_ssize_t count = PyList_Size(frames->frames);
+    PyObject *of_count, *answer;
+    if (count == before)
+        Py_RETURN_NONE;
+    if (stamp(frames, count) < 0)
+        return NULL;
+    if (before && (before >= frames->many || count < frames->many))
+        Py_RETURN_NONE;
+    if ((of_count = PyLong_FromSsize_t(count)) == NULL)
+        return NULL;
+    answer = PyObject_CallFunctionObjArgs(frames->arrived, of_count, NULL);
+    Py_DECREF(of_count);
+    return answer;
+}
+
 PyDoc_STRVAR(updated_doc, "So many bytes have arrived; see asyncio.BufferedProtocol.");
 
 static PyObject *frames_updated(PyObject *self, PyObject *count)
 {
     PlainFrames *frames = (PlainFrames *)self;
     const char *bytes = PyByteArray_AsString(frames->bytes);
-    Py_ssize_t size = PyLong_AsSsize_t(count), taken;
-    PyObject *payloads, *rest = NULL, *answer = NULL;
+    Py_ssize_t size = PyLong_AsSsize_t(count), before = PyList_Size(frames->frames), taken;
+    PyObject *rest, *answer = NULL;
     Kind next;
     if (size < 0 || size > frames->room - frames->used) {
         if (!PyErr_Occurred())
@@ -196,22 +256,27 @@ static PyObject *frames_updated(PyObject *self, PyObject *count)
         return NULL;
     }
     size += frames->used;
-    if ((payloads = PyList_New(0)) == NULL)
-        return NULL;
-    taken = take_plain(frames, (const unsigned char *)bytes, size, payloads, &next);
+    taken = take_plain(frames, (const unsigned char *)bytes, size, &next);
     /* What is kept is settled first: those that are called may do anything. */
     if (taken >= 0 && next == OTHER) {
         rest = PyBytes_FromStringAndSize(bytes + taken, size - taken);
         if (rest != NULL && keep(frames, bytes, 0) == 0)
-            answer = PyObject_CallFunctionObjArgs(frames->hand_on, payloads, rest, NULL);
+            answer = PyObject_CallFunctionObjArgs(frames->hand_on, rest, NULL);
+        Py_XDECREF(rest);
     } else if (taken >= 0 && keep(frames, bytes + taken, size - taken) == 0)
-        answer = PyList_Size(payloads) > 0
-                     ? PyObject_CallFunctionObjArgs(frames->arrived, payloads, NULL)
-                     : Py_NewRef(Py_None);
-    Py_DECREF(payloads);
-    Py_XDECREF(rest);
+        answer = tell(frames, before);
     return answer;
 }
+
+static PyObject *frames_last(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(((PlainFrames *)self)->last);
+}
+
+static PyGetSetDef frames_getters[] = {
+    {"last_ns", frames_last, NULL, "What the clock said at the last read; 0 before it.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 static PyMethodDef frames_methods[] = {
     {"get_buffer", frames_buffer, METH_O, buffer_doc},
@@ -226,6 +291,7 @@ static PyType_Slot frames_slots[] = {
     {Py_tp_traverse, frames_visit},
     {Py_tp_clear, frames_clear},
     {Py_tp_methods, frames_methods},
+    {Py_tp_getset, frames_getters},
     {0, NULL},
 };
 

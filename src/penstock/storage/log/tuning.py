@@ -14,6 +14,9 @@ from rocksdict import (
     UniversalCompactOptions,
 )
 
+_PIECE_BYTES = 128 * 1024
+"""Of memory for records that are not in tables yet. Larger pieces are mapped one by one (see
+``cli.memory``), and with each the kernel has to clear every page again."""
 _AT_ONCE = 16
 """Tables that are merged into one."""
 _SIMILAR_PERCENT = 60
@@ -47,6 +50,7 @@ def owners_options() -> Options:
     options = _options(Cache(4 * 1024 * 1024))
     # What is not yet in tables is in memory: a small buffer keeps an owner's memory constant.
     options.set_write_buffer_size(16 * 1024 * 1024)
+    options.set_arena_block_size(_PIECE_BYTES)
     # Tables accumulate over months and need not all be open.
     options.set_max_open_files(64)
     _merge_rarely(options)

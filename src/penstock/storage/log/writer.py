@@ -66,11 +66,11 @@ class SlotWriter:
 
     def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
         kv = self._opened()
-        before = replace(self._counts)
-        work = Append(kv.batch())
+        before, work = self._counts, Append(kv.batch())
         try:
             rest = self._compiled.add(events, work, self._slot)
             if rest:
+                self._counts = replace(before)
                 self._add_new(rest, work, kv)
             work.put_ascending(self._slot)
             if work.stored or work.changes:

@@ -80,10 +80,11 @@ class Gatherer:
         batch: object,
         batch_fields: tuple[Any, ...],
         source: str,
+        marker: object,
     ) -> Gatherer: ...
     def gather(
-        self, records: Sequence[Any], batches: dict[Any, Any], otherwise: Callable[[Any], None], /
-    ) -> None: ...
+        self, records: list[Any], batches: dict[Any, Any], otherwise: Callable[[Any], None], /
+    ) -> bool: ...
 
 class Encoder:
     def __new__(

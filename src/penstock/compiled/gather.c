@@ -16,6 +16,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *record_kind, *batch_kind;
     PyObject *source; /* the name of that field */
+    PyObject *marker; /* the class of events before which everything else has to be passed on */
     Py_ssize_t record_at[RECORD_FIELDS], batch_at[BATCH_FIELDS];
 } Gatherer;
 
@@ -98,13 +99,40 @@ static int gather(const void *self, PyObject *batches, PyObject *record)
     return outcome;
 }
 
+/* Whether one of the records is a marker; -1 with an exception set. */
+static int has_marker(const Gatherer *gatherer, PyObject *records)
+{
+    Py_ssize_t count = PyList_Check(records) ? PyList_Size(records) : -1;
+    if (count < 0) {
+        PyErr_SetString(PyExc_TypeError, "records are a list");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *record = PyList_GetItem(records, i), *event;
+        if ((PyObject *)Py_TYPE(record) != gatherer->record_kind)
+            continue;
+        event = slot_at(record, gatherer->record_at[EVENT]);
+        if (event != NULL && (PyObject *)Py_TYPE(event) == gatherer->marker)
+            return 1;
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
                          "Add each record to the batch of its stream, in this order; those that are"
-                         " not the usual case are passed to ``otherwise``.");
+                         " not the usual case are passed to ``otherwise``. False, and nothing is"
+                         " added, if there is a marker among them.");
 
 static PyObject *gatherer_gather(PyObject *self, PyObject *args)
 {
-    return handle_each(self, args, gather);
+    int marked = has_marker((Gatherer *)self, PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : args);
+    PyObject *done;
+    if (marked)
+        return marked < 0 ? NULL : Py_NewRef(Py_False);
+    if ((done = handle_each(self, args, gather)) == NULL)
+        return NULL;
+    Py_DECREF(done);
+    Py_RETURN_TRUE;
 }
 
 /* ---- the type ---- */
@@ -117,21 +145,25 @@ static void gatherer_free(PyObject *self)
     Py_XDECREF(gatherer->record_kind);
     Py_XDECREF(gatherer->batch_kind);
     Py_XDECREF(gatherer->source);
+    Py_XDECREF(gatherer->marker);
     release(self);
     Py_DECREF(type);
 }
 
 static PyObject *gatherer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"record", "record_fields", "batch", "batch_fields", "source", NULL};
+    static char *names[] = {"record", "record_fields", "batch", "batch_fields", "source",
+                            "marker", NULL};
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject *record, *record_fields, *batch, *batch_fields, *source;
+    PyObject *record, *record_fields, *batch, *batch_fields, *source, *marker;
     Gatherer *gatherer;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!OO!U", names, &record, &PyTuple_Type,
-                                     &record_fields, &batch, &PyTuple_Type, &batch_fields, &source)
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!OO!UO", names, &record,
+                                     &PyTuple_Type, &record_fields, &batch, &PyTuple_Type,
+                                     &batch_fields, &source, &marker)
         || (gatherer = (Gatherer *)allocate(type, 0)) == NULL)
         return NULL;
     gatherer->source = Py_NewRef(source);
+    gatherer->marker = Py_NewRef(marker);
     gatherer->record_kind = probe(record, record_fields, RECORD_FIELDS, gatherer->record_at);
     if (gatherer->record_kind != NULL)
         gatherer->batch_kind = probe(batch, batch_fields, BATCH_FIELDS, gatherer->batch_at);

@@ -11,6 +11,7 @@ from operator import attrgetter, lt
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock import compiled
+from penstock.market.events import Disconnect
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream, id_of_key
 
@@ -134,6 +135,7 @@ def new_gatherer() -> "Gatherer | None":
             for name in ("_source", "_last", "_count", "_next_id", "_ranges")
         ),
         "source",
+        Disconnect,
     )
 
 

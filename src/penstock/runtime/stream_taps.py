@@ -34,6 +34,8 @@ class StreamTaps:
         self._ended: list[StreamBatch] = []
         """Batches that could not grow any more, while others are kept."""
         self._gatherer = new_gatherer()
+        self._due_ns = 0
+        """When the first of what is kept is due, at the earliest."""
         self.failed: Callable[[StreamTap, Exception], None]
         """Called with a tap that raised."""
 
@@ -41,12 +43,16 @@ class StreamTaps:
         """Keep newly recorded events until their streams are due."""
         if not self._within_ns:
             self._pass(by_stream(recorded))
-        elif Disconnect in {type(stored.known) for stored in recorded}:
+        elif not self._keep(recorded):
             # What a marker says depends on which records were before it.
             self.pass_on()
             self._pass(by_stream(recorded))
-        elif due := [*self._keep(recorded), *self._outdated(recorded[-1])]:
-            self._pass(due)
+        else:
+            due, self._ended = self._ended, []
+            if (now_ns := recorded[-1].event.received_at_ns) >= self._due_ns:
+                due += self._outdated(now_ns)
+            if due:
+                self._pass(due)
 
     def pass_on(self) -> None:
         """Pass on what is kept; due before anything is read from a tap."""
@@ -54,15 +60,15 @@ class StreamTaps:
             kept, self._kept = self._kept, {}
             self._pass([each.take() for each in kept.values()])
 
-    def _keep(self, recorded: Sequence[Stored]) -> list[StreamBatch]:
-        """Keep records; return batches that cannot grow any more."""
+    def _keep(self, recorded: Sequence[Stored]) -> bool:
+        """Keep records; False, and none is kept, if there is a marker among them."""
         if self._gatherer is not None:
-            self._gatherer.gather(recorded, self._kept, self._keep_one)
-        else:
-            for stored in recorded:
-                self._keep_one(stored)
-        ended, self._ended = self._ended, []
-        return ended
+            return self._gatherer.gather(list(recorded), self._kept, self._keep_one)
+        if Disconnect in {type(stored.known) for stored in recorded}:
+            return False
+        for stored in recorded:
+            self._keep_one(stored)
+        return True
 
     def _keep_one(self, stored: Stored) -> None:
         stream, kept = stored.stream, self._kept
@@ -74,11 +80,13 @@ class StreamTaps:
             del kept[stream]
         kept[stream] = GrowingBatch(stored, by_id=self._has_ids(stream))
 
-    def _outdated(self, latest: Stored) -> list[StreamBatch]:
+    def _outdated(self, now_ns: int) -> list[StreamBatch]:
         """Take the records of streams that were kept for long enough."""
-        until_ns, due = latest.event.received_at_ns - self._within_ns, list[StreamBatch]()
+        due, self._due_ns = list[StreamBatch](), now_ns + self._within_ns
         for growing in self._kept.values():
-            if growing.first.event.received_at_ns > until_ns:
+            due_ns = growing.first.event.received_at_ns + self._within_ns
+            if due_ns > now_ns:
+                self._due_ns = due_ns
                 break
             due.append(growing.take())
         for batch in due:

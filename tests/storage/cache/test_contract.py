@@ -1,13 +1,14 @@
 """Every store of live values: newest wins, values expire, changes are delivered."""
 
 import asyncio
-import sys
+import subprocess
 import time
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.forked import python
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import ManualClock
@@ -221,19 +222,15 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 @shared
 async def test_processes_that_write_at_once_and_die_leave_the_newest(url: str) -> None:
-    writers = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WRITES, url, str(first), stdout=asyncio.subprocess.PIPE
-        )
-        for first in range(3)
-    ]
+    writers = [python("-c", WRITES, url, str(first), stdout=subprocess.PIPE) for first in range(3)]
     for writer in writers:
         assert writer.stdout is not None
-        assert await writer.stdout.readline() == b"open\n"
-    async with asyncio.timeout(PATIENCE_S):
-        assert [await writer.wait() for writer in writers[1:]] == [0, 0]
+        assert writer.stdout.readline() == "open\n"
+    for writer in writers[1:]:
+        writer.communicate(timeout=PATIENCE_S)
     writers[0].kill()
-    await writers[0].wait()
+    writers[0].communicate()
+    assert [writer.returncode for writer in writers[1:]] == [0, 0]
 
     store = await open_live_store(url, timeout_s=30)
     assert [each.value for each in await store.find("ticks")] == [b"299"] * 3

@@ -5,6 +5,8 @@ import importlib
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -49,12 +51,29 @@ GARBAGE_AFTER = (20_000, 20, 20)
 """Where most objects are frozen, the usual thresholds have all others looked at all the time."""
 
 
+FOR_TESTS = ("-F", "-N", "400")
+"""Nothing is synced, for no test cuts the power; and all workers may connect at once."""
+_shared: dict[str, str] = {}
+"""The URLs of servers that all workers use: to start one takes a second of a processor."""
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Import what every worker would; look for garbage again, among what the tests make."""
     if session.config.getoption("--workers") and len(session.items) > MANY:
-        import_everything()
-        for name in LATE:
-            importlib.import_module(name)
+        running = ExitStack()
+        session.config.add_cleanup(running.close)
+        with ThreadPoolExecutor() as meanwhile:
+            made = {
+                "postgresql": servers.postgresql(*FOR_TESTS), "mongodb": servers.mongodb(),
+            }  # fmt: skip
+            urls = {
+                name: meanwhile.submit(running.enter_context, server)
+                for name, server in made.items()
+            }
+            import_everything()
+            for name in LATE:
+                importlib.import_module(name)
+        _shared.update((name, url.result()) for name, url in urls.items())
     gc.freeze()
     gc.set_threshold(*GARBAGE_AFTER)
     gc.enable()
@@ -90,14 +109,20 @@ def no_logging_from_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
-    """A PostgreSQL in which anything may be created."""
-    with servers.postgresql("-F") as url:  # nothing is synced: no test cuts the power
+    """A PostgreSQL in which anything may be created; others may do so, too."""
+    if shared := _shared.get("postgresql"):
+        yield shared
+        return
+    with servers.postgresql(*FOR_TESTS) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def mongodb_url() -> Iterator[str]:
-    """The address of a server that speaks MongoDB's protocol."""
+    """The address of a server that speaks MongoDB's protocol; others may use it, too."""
+    if shared := _shared.get("mongodb"):
+        yield shared
+        return
     with servers.mongodb() as url:
         yield url
 

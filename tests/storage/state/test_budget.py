@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import asyncpg
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.storage.state import Backend, StateStore, open_store
@@ -154,12 +154,17 @@ plain_asks = st.builds(
     offset_ms=st.integers(-300, 300), opening_ms=st.just(20), closing_ms=st.just(100),
 )  # fmt: skip
 pauses_ms = st.one_of(st.integers(0, 400), st.sampled_from([-HOUR, HOUR, -1_500, 2_000]))
+# The exchange's clock is behind: there the window has not ended that has for the store's.
+of_the_window_before = LeaseRequest(
+    windows=(WindowDemand("raw", 5, 1_000, 0, 0),), exchange_ms=NOON - 1, opening_ms=0, closing_ms=0
+)
 
 
 @settings(
     max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example([(0, of_the_window_before)] * 2)
 @given(st.lists(st.tuples(pauses_ms, asks | plain_asks), min_size=1, max_size=12))
 def test_a_store_leases_exactly_as_the_rule_says(
     steered: Steered, steps: list[tuple[int, LeaseRequest]]

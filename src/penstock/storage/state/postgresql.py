@@ -372,9 +372,11 @@ async def _nothing_to_reset(_: object) -> None:
 
 
 def _granted(ask: LeaseRequest, tokens: int, index: int, now_ms: int) -> LeaseReply:
-    # The time was read a moment after the check that it is within the window.
-    closes_ms = (index + 1) * ask.windows[0].period_ms - ask.offset_ms - ask.closing_ms
-    at_ms = min(now_ms, closes_ms - 1)
+    at_ms = now_ms
+    if not ask.exchange_ms:
+        # The time was read a moment after the check that it is within the window.
+        closes_ms = (index + 1) * ask.windows[0].period_ms - ask.offset_ms - ask.closing_ms
+        at_ms = min(now_ms, closes_ms - 1)
     return LeaseReply(True, at_ms, at_ms, (Block(index, tokens),))
 
 

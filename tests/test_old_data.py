@@ -64,7 +64,9 @@ async def written(
 ) -> AsyncIterator[Commands]:
     """A data folder, and the state that belongs to it in a server if need be."""
     with tarfile.open(WRITTEN / f"{backend}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Python has them from 3.11.4 on; Debian 12 has an older one.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path)
     folder, name = tmp_path / "data", f"old_{os.getpid()}_{next(_names)}"
     if backend == "sqlite":
         yield Commands(folder)

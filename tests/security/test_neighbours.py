@@ -13,7 +13,7 @@ from tests.api.conftest import served
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.collect.sockets import ConnectFailed, open_socket
+from penstock.collect.sockets import ConnectFailed, SocketOwner, open_socket
 from penstock.config import Api
 from penstock.exchanges.binance.symbols import INFO
 from penstock.storage.state import open_store
@@ -63,9 +63,8 @@ async def cpu_to_take(server: Fragments) -> tuple[float, list[bytes]]:
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         begun = time.thread_time()
-        socket = await open_socket(
-            f"ws://127.0.0.1:{port}/", lambda _: came.set(), clock.now_ns, pings_are_life=True
-        )
+        owner = SocketOwner(lambda _: came.set(), 500, clock.now_ns)
+        socket = await open_socket(f"ws://127.0.0.1:{port}/", owner)
         waits = [asyncio.create_task(came.wait()), asyncio.create_task(socket.ended())]
         await asyncio.wait(waits, timeout=2 * PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         took, frames = time.thread_time() - begun, socket.take()[0]
@@ -104,7 +103,7 @@ async def test_who_hangs_up_in_the_handshake_is_not_taken_for_a_connection(said:
     async with listening:
         url = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
         with pytest.raises(ConnectFailed):
-            await open_socket(url, lambda _: None, SystemClock().now_ns, pings_are_life=True)
+            await open_socket(url, SocketOwner(lambda _: None, 500, SystemClock().monotonic_ns))
 
 
 async def test_methods_that_clients_invent_do_not_grow_the_metrics(tmp_path: Path) -> None:

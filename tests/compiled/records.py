@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 from tests import events
+from tests.compiled.appended import BothForms
 from tests.compiled.frames import Chance
 from tests.paths import in_python
 
@@ -163,8 +164,8 @@ class _Pairs(MemoryPairs):
 class BothWriters:
     """A slot of its own on each path."""
 
-    def __init__(self) -> None:
-        self.pairs = _Pairs(), _Pairs()
+    def __init__(self, chance: Chance | None = None) -> None:
+        self.pairs, self._forms = (_Pairs(), _Pairs()), BothForms(chance or Chance(0))
         self.open()
 
     def open(self) -> None:
@@ -178,9 +179,15 @@ class BothWriters:
         """Append to both; return how many records it made. A put may fail, counted from 1."""
         for pairs in self.pairs:
             pairs.fails_at = fails_at
-        told = self._same(lambda writer: _by_stream(writer.append(batch)), any_error=fails_at > 0)
+        told = self._same(lambda writer: self._appended(writer, batch), any_error=fails_at > 0)
         self.compare()
         return sum(map(len, told.values())) if isinstance(told, dict) else 0
+
+    def _appended(self, writer: SlotWriter, batch: Sequence[Event]) -> object:
+        stored = writer.append(batch)
+        if writer is self.compiled:
+            self._forms.take(stored)
+        return _by_stream(stored)
 
     def _same(self, call: Callable[[SlotWriter], object], *, any_error: bool = False) -> object:
         """What both return or raise, which is the same; perhaps not the same error."""
@@ -238,7 +245,7 @@ def _values(stored: Stored) -> tuple[object, ...]:
 def run(seed: int, rounds: int) -> int:
     """Append batches to both; return the number of records. Raises AssertionError."""
     chance = Chance(seed)
-    made, both, records = Made(chance), BothWriters(), 0
+    made, both, records = Made(chance), BothWriters(chance), 0
     for _ in range(rounds):
         batch = made.some(chance.choice((1, 5, 5, 50, 50, 300)))
         fails = chance.random() < 0.01

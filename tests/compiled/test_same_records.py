@@ -30,7 +30,6 @@ from penstock.market.channels import Channel
 from penstock.market.codec import encode
 from penstock.market.events import Event, Trade
 from penstock.market.symbol import Symbol
-from penstock.storage.log.appending import Append
 from penstock.storage.log.compiled_appending import CompiledAppending
 from penstock.storage.log.heads import StreamHead
 from penstock.storage.log.memory import MemoryPairs
@@ -179,10 +178,10 @@ def test_a_failure_takes_no_references_along() -> None:
     before = sys.getrefcount(batch[0]), sys.getrefcount(batch[0].price_text)
 
     for _ in range(3):
-        appending, work = _known_to(batch[0]), Append(failing_changes(2))
+        appending, changes = _known_to(batch[0]), failing_changes(2)
         with pytest.raises(records.Refused):
-            appending.add(batch, work, "a")
-        del appending, work
+            appending.add(batch, changes, "a")
+        del appending, changes
 
     assert (sys.getrefcount(batch[0]), sys.getrefcount(batch[0].price_text)) == before
 
@@ -205,13 +204,14 @@ def test_while_events_are_appended_the_streams_stay_as_they_are() -> None:
                 with pytest.raises(RuntimeError, match="in progress") as error:
                     call()
                 refused.append(str(error.value))
-            assert list(appending.add(others, Append(self), "a")) == others  # type: ignore[arg-type]
+            assert appending.add(others, self, "a") == ([], others)  # type: ignore[arg-type]
 
     head = StreamHead(BTC_TRADES, 1, channels.TRADES)
-    work = Append(Batch())  # type: ignore[arg-type]
 
-    assert appending.add(others, work, "a") == []
-    assert [each.known for each in work.stored] == others
+    stored, rest = appending.add(others, Batch(), "a")  # type: ignore[arg-type]
+
+    assert [each.known for each in stored] == others
+    assert rest == []
     assert refused
 
 
@@ -337,4 +337,7 @@ def test_without_the_extension_nothing_is_compiled() -> None:
     batch = trades(1, 2)
 
     appending.learn(batch[0], StreamHead(BTC_TRADES, 1, channels.TRADES))
-    assert appending.add(batch, Append(failing_changes(0)), "a") is batch
+    stored, rest = appending.add(batch, failing_changes(0), "a")
+
+    assert stored == []
+    assert rest is batch

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 7
+INTERFACE = 8
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None

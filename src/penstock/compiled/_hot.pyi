@@ -83,7 +83,7 @@ class Gatherer:
         marker: object,
     ) -> Gatherer: ...
     def gather(
-        self, records: list[Any], batches: dict[Any, Any], otherwise: Callable[[Any], None], /
+        self, records: Sequence[Any], batches: dict[Any, Any], otherwise: Callable[[Any], None], /
     ) -> bool: ...
 
 class Encoder:
@@ -109,8 +109,8 @@ class Appender:
     def clear(self) -> None: ...
     # Any: of whatever class the events and the records are.
     def add(
-        self, events: Sequence[Any], batch: object, slot: str, stored: list[Any], /
-    ) -> list[Any]: ...
+        self, events: Sequence[Any], batch: object, slot: str, /
+    ) -> tuple[Sequence[Any], list[Any]]: ...
 
 class Relay:
     def __new__(

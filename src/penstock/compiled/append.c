@@ -4,10 +4,9 @@
    before anything has changed, if the stream is unknown here, if one of them is not newer than those
    before it, if they were received in several seconds, or if one has an unusual value. */
 
-#include "append.h"
+#include "appended.h"
 
 #define SECOND_NS 1000000000LL
-#define MOST_KEPT (1 << 20) /* bytes of output that are kept for the next append */
 
 /* ---- which events are appended ---- */
 
@@ -69,65 +68,44 @@ static void form_groups(Appender *appender, Append *work)
 
 /* ---- appending ---- */
 
-/* Writes the values of a group, each a number and a record, one after the other. */
-static int encode_group(Appender *appender, const Append *work, const Group *group, int64_t number)
+/* Writes the values of a group, each a number and a record, behind those of the groups before. */
+static int encode_group(const Append *work, const Group *group, int64_t number)
 {
     const Encoder *encoder = group->known->encoder;
     PyObject *beginning = group->known->beginning;
     Span begins = {PyBytes_AsString(beginning), PyBytes_Size(beginning)};
-    char digits[8];
+    Output *values = &work->made->values;
+    Py_ssize_t before = values->size;
+    char digits[NUMBER_SIZE];
     int outcome = ACCEPTED;
-    appender->output.size = 0;
     for (Py_ssize_t i = group->first; i >= 0 && outcome == ACCEPTED; i = work->items[i].next) {
         PyObject *event = PyList_GetItem(work->events, i);
         int64_t received_ns = 0;
-        if (!whole_of(slot_at(event, encoder->received), &received_ns))
-            return REFUSED;
+        if (!whole_of(slot_at(event, encoder->received), &received_ns)) {
+            outcome = REFUSED;
+            break;
+        }
         eight_bytes(digits, (uint64_t)number++);
-        outcome = write_bytes(&appender->output, digits, sizeof(digits));
+        outcome = write_bytes(values, digits, sizeof(digits));
         if (outcome == ACCEPTED)
-            outcome = write_record(encoder, &appender->output, begins, received_ns, event);
-        work->items[i].end = appender->output.size;
+            outcome = write_record(encoder, values, begins, received_ns, event);
+        work->items[i].end = values->size;
     }
+    if (outcome != ACCEPTED)
+        values->size = before;
     return outcome;
 }
 
-/* `Stored(…)` */
-static PyObject *new_stored(const Appender *appender, PyObject *fields[STORED_FIELDS])
+/* Adds the group to what was appended, as a part without records. */
+static Part *add_part(const Appender *appender, const Append *work, const Group *group,
+                      PyObject *head, int64_t number)
 {
-    PyObject *stored = PyObject_CallFunctionObjArgs(appender->copy, appender->stored, NULL);
-    for (int i = 0; stored != NULL && i < STORED_FIELDS; i++)
-        set_slot(stored, appender->stored_at[i], Py_NewRef(fields[i]));
-    return stored;
-}
-
-/* Puts a record into the batch, and adds it to those that were stored. */
-static int put_record(const Appender *appender, const Append *work, PyObject *head,
-                      PyObject *event, Span entry, Py_ssize_t prefix, int64_t number, Span value)
-{
-    PyObject *of_number = PyLong_FromLongLong(number), *stored = NULL, *done = NULL;
-    PyObject *key = PyBytes_FromStringAndSize(entry.at + prefix, entry.size - prefix);
-    PyObject *record = PyBytes_FromStringAndSize(value.at + 8, value.size - 8);
-    PyObject *place = PyBytes_FromStringAndSize(entry.at, entry.size);
-    PyObject *whole = PyBytes_FromStringAndSize(value.at, value.size);
-    int outcome = FAILED;
-    if (of_number != NULL && key != NULL && record != NULL && place != NULL && whole != NULL) {
-        PyObject *fields[] = {slot_at(head, appender->head_at[STREAM]), work->slot, of_number, key,
-                              record, slot_at(head, appender->head_at[TOPIC]), event};
-        stored = new_stored(appender, fields);
-    }
-    if (stored != NULL)
-        done = PyObject_CallFunctionObjArgs(work->put, place, whole, NULL);
-    if (done != NULL && PyList_Append(work->stored, stored) == 0)
-        outcome = ACCEPTED;
-    Py_XDECREF(of_number);
-    Py_XDECREF(key);
-    Py_XDECREF(record);
-    Py_XDECREF(place);
-    Py_XDECREF(whole);
-    Py_XDECREF(stored);
-    Py_XDECREF(done);
-    return outcome;
+    Appended *made = work->made;
+    Part *part = &made->parts[made->parts_count++];
+    *part = (Part){Py_NewRef(slot_at(head, appender->head_at[STREAM])),
+                   Py_NewRef(slot_at(head, appender->head_at[TOPIC])),
+                   group->known->encoder->source, number, made->count, 0, group->by_id};
+    return part;
 }
 
 /* Moves the head on to the last record of a group, whose first one has this number. */
@@ -150,8 +128,9 @@ static int append_group(Appender *appender, const Append *work, const Group *gro
 {
     PyObject *head = group->known->head;
     char entry[LONGEST_PREFIX + ARRIVAL_BYTES];
-    Py_ssize_t size = prefix_of(appender, head, PREFIX, entry), start = 0;
+    Py_ssize_t size = prefix_of(appender, head, PREFIX, entry), start;
     int64_t first, batch_end, second;
+    Part *part;
     int outcome;
     if (!whole_at(appender, head, NUMBER, &first)
         || !whole_at(appender, head, group->by_id ? ID_BATCH_END : ARRIVAL_BATCH_END, &batch_end)
@@ -161,17 +140,24 @@ static int append_group(Appender *appender, const Append *work, const Group *gro
         || slot_at(head, appender->head_at[TOPIC]) == NULL)
         return REFUSED;
     first++;
-    if ((outcome = encode_group(appender, work, group, first)) != ACCEPTED)
+    start = work->made->values.size;
+    if ((outcome = encode_group(work, group, first)) != ACCEPTED)
         return outcome;
     Py_INCREF(head);
+    part = add_part(appender, work, group, head, first);
     outcome = move_head(appender, work, head, group, first,
                         first < batch_end && second == group->second);
     for (Py_ssize_t i = group->first; i >= 0 && outcome == ACCEPTED; i = work->items[i].next) {
         const Item *item = &work->items[i];
         const char *end = write_key(entry + size, item->key, group->by_id);
-        outcome = put_record(appender, work, head, PyList_GetItem(work->events, i),
-                             (Span){entry, end - entry}, size, first++,
-                             (Span){appender->output.bytes + start, item->end - start});
+        outcome = put_value(work, (Span){entry, end - entry},
+                            (Span){work->made->values.bytes + start, item->end - start});
+        if (outcome == ACCEPTED) {
+            work->made->records[work->made->count++] = (Record){
+                Py_NewRef(PyList_GetItem(work->events, i)), item->key, item->end,
+                work->made->parts_count - 1};
+            part->count++;
+        }
         start = item->end;
     }
     Py_DECREF(head);
@@ -191,9 +177,14 @@ static PyObject *remaining(const Append *work)
     return left;
 }
 
+/* What was appended, and the events that are left. */
 static PyObject *append(Appender *appender, Append *work)
 {
+    PyObject *left, *both;
     form_groups(appender, work);
+    work->made = new_appended(appender, work->slot, work->groups_count, work->count);
+    if (work->made == NULL)
+        return NULL;
     for (Py_ssize_t i = 0; i < work->groups_count; i++) {
         Group *group = &work->groups[i];
         int outcome = group->refused ? REFUSED : append_group(appender, work, group);
@@ -201,26 +192,30 @@ static PyObject *append(Appender *appender, Append *work)
             return NULL;
         group->refused = outcome == REFUSED;
     }
-    return remaining(work);
+    if ((left = remaining(work)) == NULL)
+        return NULL;
+    both = PyTuple_Pack(2, (PyObject *)work->made, left);
+    Py_DECREF(left);
+    return both;
 }
 
-const char add_doc[] = "add(events, batch, slot, stored)\n--\n\n"
-                       "Append events to a slot: put them into a batch and add them to those"
-                       " stored. Returns those that are left to Python. After an exception the"
-                       " heads are to be discarded.";
+const char add_doc[] = "add(events, batch, slot)\n--\n\n"
+                       "Append events to a slot: put them into a batch. Returns the records, and"
+                       " the events that are left to Python. After an exception the heads are to"
+                       " be discarded.";
 
 PyObject *appender_add(PyObject *self, PyObject *args)
 {
     Appender *appender = (Appender *)self;
-    PyObject *events, *left = NULL;
+    PyObject *events, *both = NULL;
     Append work = {NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0};
-    if (!PyArg_ParseTuple(args, "OOOO!", &events, &work.batch, &work.slot, &PyList_Type,
-                          &work.stored)
+    if (!PyArg_ParseTuple(args, "OOO", &events, &work.batch, &work.slot)
         || (work.events = PySequence_List(events)) == NULL)
         return NULL;
-    work.count = PyList_Size(work.events);
-    if (appender->busy || !appender->taken || !work.count)
-        return work.events;
+    work.count = appender->busy ? 0 : PyList_Size(work.events);
+    if (!work.count || !appender->taken) {
+        return Py_BuildValue("[]N", work.events);
+    }
     work.put = PyObject_GetAttrString(work.batch, "put");
     work.items = PyMem_Malloc((size_t)work.count * sizeof(Item));
     work.groups = PyMem_Malloc((size_t)work.count * sizeof(Group));
@@ -228,16 +223,13 @@ PyObject *appender_add(PyObject *self, PyObject *args)
         PyErr_NoMemory();
     else if (work.put != NULL) {
         appender->busy = 1;
-        left = append(appender, &work);
+        both = append(appender, &work);
         appender->busy = 0;
     }
-    if (appender->output.room > MOST_KEPT) {
-        PyMem_Free(appender->output.bytes);
-        appender->output = (Output){NULL, 0, 0};
-    }
+    Py_XDECREF((PyObject *)work.made);
     Py_XDECREF(work.put);
     Py_DECREF(work.events);
     PyMem_Free(work.items);
     PyMem_Free(work.groups);
-    return left;
+    return both;
 }

@@ -59,8 +59,11 @@ typedef struct {
     int by_id, refused;
 } Group;
 
+struct Appended;
+
 typedef struct {
-    PyObject *events, *batch, *put, *slot, *stored;
+    PyObject *events, *batch, *put, *slot;
+    struct Appended *made;
     Item *items;
     Group *groups;
     Py_ssize_t count, groups_count;
@@ -75,6 +78,8 @@ static inline int whole_at(const Appender *appender, PyObject *head, int field, 
 void eight_bytes(char *into, uint64_t number);
 /* The key of a record, behind the prefix of its stream; returns the end. */
 char *write_key(char *into, int64_t key, int by_id);
+/* `batch.put(key, value)`: 1 or -1. */
+int put_value(const Append *work, Span key, Span value);
 /* The bytes of a prefix in a head, copied; -1 if they are not as expected. */
 Py_ssize_t prefix_of(const Appender *appender, PyObject *head, int field, char *into);
 /* `head.begin_batch(number, key, first_ns, batch)` for the first record of a group: 1 or -1. */

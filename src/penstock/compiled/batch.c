@@ -20,6 +20,18 @@ char *write_key(char *into, int64_t key, int by_id)
     return into + (by_id ? ID_BYTES : ARRIVAL_BYTES - 1);
 }
 
+int put_value(const Append *work, Span key, Span value)
+{
+    PyObject *of_key = PyBytes_FromStringAndSize(key.at, key.size), *done = NULL;
+    PyObject *of_value = PyBytes_FromStringAndSize(value.at, value.size);
+    if (of_key != NULL && of_value != NULL)
+        done = PyObject_CallFunctionObjArgs(work->put, of_key, of_value, NULL);
+    Py_XDECREF(of_key);
+    Py_XDECREF(of_value);
+    Py_XDECREF(done);
+    return done == NULL ? FAILED : ACCEPTED;
+}
+
 Py_ssize_t prefix_of(const Appender *appender, PyObject *head, int field, char *into)
 {
     PyObject *prefix = slot_at(head, appender->head_at[field]);
@@ -28,18 +40,6 @@ Py_ssize_t prefix_of(const Appender *appender, PyObject *head, int field, char *
         return -1;
     memcpy(into, PyBytes_AsString(prefix), (size_t)size);
     return size;
-}
-
-static int put_index(const Append *work, Span entry, Span value)
-{
-    PyObject *place = PyBytes_FromStringAndSize(entry.at, entry.size), *done = NULL;
-    PyObject *whole = PyBytes_FromStringAndSize(value.at, value.size);
-    if (place != NULL && whole != NULL)
-        done = PyObject_CallFunctionObjArgs(work->put, place, whole, NULL);
-    Py_XDECREF(place);
-    Py_XDECREF(whole);
-    Py_XDECREF(done);
-    return done == NULL ? FAILED : ACCEPTED;
 }
 
 /* The entry of an open batch, as `keys.write_batch` makes it: no number of records, the time of
@@ -61,12 +61,12 @@ static int put_batch(const Appender *appender, const Append *work, PyObject *hea
     value[20] = (char)key.size;
     memcpy(value + 21, key.at, (size_t)key.size);
     memcpy(value + 21 + key.size, key.at, (size_t)key.size);
-    outcome = put_index(work, (Span){entry, size + 8}, (Span){value, 21 + 2 * key.size});
+    outcome = put_value(work, (Span){entry, size + 8}, (Span){value, 21 + 2 * key.size});
     if (outcome == FAILED || !is_new_second)
         return outcome;
     eight_bytes(time + time_size, (uint64_t)group->second);
     eight_bytes(time + time_size + 8, (uint64_t)number);
-    return put_index(work, (Span){time, time_size + 16}, (Span){value, 0});
+    return put_value(work, (Span){time, time_size + 16}, (Span){value, 0});
 }
 
 /* Whether a batch of this kind can follow the one that is open without closing it. */

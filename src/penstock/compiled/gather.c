@@ -4,12 +4,11 @@
    the next id or none. Every other record is handed to Python, in its turn and before anything has
    changed. */
 
-#include "hot.h"
+#include "appended.h"
 
-#define ID_BYTES 8
 #define FIRST_NOT_ID 0xFE /* keys that begin so are no plain ids */
 
-enum { STREAM, NUMBER, KEY, EVENT, RECORD_FIELDS };
+enum { RECORD_STREAM, RECORD_NUMBER, RECORD_KEY, RECORD_EVENT, RECORD_FIELDS };
 enum { SOURCE, LAST, COUNT, NEXT_ID, RANGES, BATCH_FIELDS };
 
 typedef struct {
@@ -48,39 +47,84 @@ static int has_source(const Gatherer *gatherer, PyObject *event, PyObject *sourc
     return found == source;
 }
 
-/* Whether a batch grew by a record: 1, 0 if Python has to see to it, -1 with an exception set. */
-static int add(const Gatherer *gatherer, PyObject *batch, PyObject *record)
+/* Whether a record with this number can follow what is in a batch, and what the batch has. */
+static int can_follow(const Gatherer *gatherer, PyObject *batch, int64_t number, int64_t *count,
+                      int *by_id, int64_t *next_id)
 {
-    const Py_ssize_t *of_batch = gatherer->batch_at, *of_record = gatherer->record_at;
-    PyObject *last, *ranges, *more, *next = NULL;
-    int64_t number, before, count, id, next_id;
-    int by_id, same;
+    const Py_ssize_t *of_batch = gatherer->batch_at;
+    PyObject *last, *ranges;
+    int64_t before;
     if ((PyObject *)Py_TYPE(batch) != gatherer->batch_kind
         || (last = slot_at(batch, of_batch[LAST])) == NULL
         || (PyObject *)Py_TYPE(last) != gatherer->record_kind
-        || !whole_of(slot_at(last, of_record[NUMBER]), &before)
-        || !whole_of(slot_at(record, of_record[NUMBER]), &number) || before == INT64_MAX
-        || number != before + 1 || !whole_of(slot_at(batch, of_batch[COUNT]), &count)
+        || !whole_of(slot_at(last, gatherer->record_at[RECORD_NUMBER]), &before)
+        || before == INT64_MAX || number != before + 1
+        || !whole_of(slot_at(batch, of_batch[COUNT]), count)
         || (ranges = slot_at(batch, of_batch[RANGES])) == NULL)
         return 0;
-    by_id = ranges != Py_None;
-    if (by_id
-        && (!id_of(slot_at(record, of_record[KEY]), &id)
-            || !whole_of(slot_at(batch, of_batch[NEXT_ID]), &next_id) || id != next_id))
-        return 0;
-    same = has_source(gatherer, slot_at(record, of_record[EVENT]), slot_at(batch, of_batch[SOURCE]));
-    if (same <= 0)
-        return same;
-    if ((more = PyLong_FromLongLong(count + 1)) == NULL
-        || (by_id && (next = PyLong_FromLongLong(id + 1)) == NULL)) {
-        Py_XDECREF(more);
+    *by_id = ranges != Py_None;
+    return !*by_id || whole_of(slot_at(batch, of_batch[NEXT_ID]), next_id);
+}
+
+/* Lets a batch have so many records, up to this one; 1, or -1 with an exception set. */
+static int grow(const Gatherer *gatherer, PyObject *batch, PyObject *last, int64_t count,
+                const int64_t *next_id)
+{
+    const Py_ssize_t *of_batch = gatherer->batch_at;
+    PyObject *of_count = PyLong_FromLongLong(count);
+    PyObject *next = next_id == NULL ? NULL : PyLong_FromLongLong(*next_id);
+    if (of_count == NULL || (next_id != NULL && next == NULL)) {
+        Py_XDECREF(of_count);
+        Py_XDECREF(next);
         return -1;
     }
-    if (by_id)
+    if (next != NULL)
         set_slot(batch, of_batch[NEXT_ID], next);
-    set_slot(batch, of_batch[COUNT], more);
-    set_slot(batch, of_batch[LAST], Py_NewRef(record));
+    set_slot(batch, of_batch[COUNT], of_count);
+    set_slot(batch, of_batch[LAST], Py_NewRef(last));
     return 1;
+}
+
+/* Whether a batch grew by a record: 1, 0 if Python has to see to it, -1 with an exception set. */
+static int add(const Gatherer *gatherer, PyObject *batch, PyObject *record)
+{
+    const Py_ssize_t *of_record = gatherer->record_at;
+    int64_t number, count, id = 0, next_id = 0;
+    int by_id, same;
+    if (!whole_of(slot_at(record, of_record[RECORD_NUMBER]), &number)
+        || !can_follow(gatherer, batch, number, &count, &by_id, &next_id)
+        || (by_id && (!id_of(slot_at(record, of_record[RECORD_KEY]), &id) || id != next_id)))
+        return 0;
+    same = has_source(gatherer, slot_at(record, of_record[RECORD_EVENT]),
+                      slot_at(batch, gatherer->batch_at[SOURCE]));
+    if (same <= 0)
+        return same;
+    next_id = id + 1;
+    return grow(gatherer, batch, record, count + 1, by_id ? &next_id : NULL);
+}
+
+/* The same for all records of a part: 0 if each of them has to be handled by itself. */
+static int add_part(const Gatherer *gatherer, PyObject *batch, const Appended *appended,
+                    const Part *part)
+{
+    const Record *records = appended->records + part->first;
+    PyObject *source = slot_at(batch, gatherer->batch_at[SOURCE]), *last;
+    int64_t count, next_id = 0;
+    int by_id, outcome;
+    if (part->source < 0 || source == NULL
+        || !can_follow(gatherer, batch, part->number, &count, &by_id, &next_id)
+        || (by_id && !part->by_id))
+        return 0;
+    for (Py_ssize_t i = 0; i < part->count; i++)
+        if (slot_at(records[i].event, part->source) != source
+            || (by_id && (records[i].key != next_id + i || records[i].key == INT64_MAX)))
+            return 0;
+    if ((last = stored_of(appended, part->first + part->count - 1)) == NULL)
+        return -1;
+    next_id += part->count;
+    outcome = grow(gatherer, batch, last, count + part->count, by_id ? &next_id : NULL);
+    Py_DECREF(last);
+    return outcome;
 }
 
 static int gather(const void *self, PyObject *batches, PyObject *record)
@@ -89,7 +133,7 @@ static int gather(const void *self, PyObject *batches, PyObject *record)
     PyObject *stream, *batch;
     int outcome;
     if ((PyObject *)Py_TYPE(record) != gatherer->record_kind
-        || (stream = slot_at(record, gatherer->record_at[STREAM])) == NULL)
+        || (stream = slot_at(record, gatherer->record_at[RECORD_STREAM])) == NULL)
         return 0;
     if ((batch = PyDict_GetItemWithError(batches, stream)) == NULL)
         return PyErr_Occurred() ? -1 : 0;
@@ -99,23 +143,41 @@ static int gather(const void *self, PyObject *batches, PyObject *record)
     return outcome;
 }
 
-/* Whether one of the records is a marker; -1 with an exception set. */
+/* Whether one of the records is a marker. */
 static int has_marker(const Gatherer *gatherer, PyObject *records)
 {
-    Py_ssize_t count = PyList_Check(records) ? PyList_Size(records) : -1;
-    if (count < 0) {
-        PyErr_SetString(PyExc_TypeError, "records are a list");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
+    for (Py_ssize_t i = 0, count = PyList_Size(records); i < count; i++) {
         PyObject *record = PyList_GetItem(records, i), *event;
         if ((PyObject *)Py_TYPE(record) != gatherer->record_kind)
             continue;
-        event = slot_at(record, gatherer->record_at[EVENT]);
+        event = slot_at(record, gatherer->record_at[RECORD_EVENT]);
         if (event != NULL && (PyObject *)Py_TYPE(event) == gatherer->marker)
             return 1;
     }
     return 0;
+}
+
+/* Gathers a part; 0, or -1 with an exception set. */
+static int gather_part(const Gatherer *gatherer, const Appended *appended, const Part *part,
+                       PyObject *batches, PyObject *otherwise)
+{
+    PyObject *batch = PyDict_GetItemWithError(batches, part->stream);
+    int outcome = 0;
+    if (batch != NULL) {
+        Py_INCREF(batch);
+        outcome = add_part(gatherer, batch, appended, part);
+        Py_DECREF(batch);
+    } else if (PyErr_Occurred())
+        return -1;
+    for (Py_ssize_t i = 0; outcome == 0 && i < part->count; i++) {
+        PyObject *record = stored_of(appended, part->first + i);
+        int done = record == NULL ? -1
+                                  : handle_or_pass(gatherer, batches, record, otherwise, gather);
+        Py_XDECREF(record);
+        if (done < 0)
+            return -1;
+    }
+    return outcome < 0 ? -1 : 0;
 }
 
 PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
@@ -125,14 +187,25 @@ PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
 
 static PyObject *gatherer_gather(PyObject *self, PyObject *args)
 {
-    int marked = has_marker((Gatherer *)self, PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : args);
-    PyObject *done;
-    if (marked)
-        return marked < 0 ? NULL : Py_NewRef(Py_False);
-    if ((done = handle_each(self, args, gather)) == NULL)
+    const Gatherer *gatherer = (Gatherer *)self;
+    PyObject *given, *batches, *otherwise, *records;
+    const Appended *appended;
+    int marked = 0, failed = 0;
+    if (!PyArg_ParseTuple(args, "OO!O", &given, &PyDict_Type, &batches, &otherwise))
         return NULL;
-    Py_DECREF(done);
-    Py_RETURN_TRUE;
+    appended = as_appended(given, PyType_GetModuleState(Py_TYPE(self)), gatherer->record_kind);
+    if (appended != NULL) { /* among which there is no marker: those are left to Python */
+        for (Py_ssize_t p = 0; !failed && p < appended->parts_count; p++)
+            failed = gather_part(gatherer, appended, &appended->parts[p], batches, otherwise);
+    } else {
+        if ((records = PySequence_List(given)) == NULL) /* its own: Python code may run */
+            return NULL;
+        marked = has_marker(gatherer, records);
+        if (!marked)
+            failed = handle_list(gatherer, records, batches, otherwise, gather);
+        Py_DECREF(records);
+    }
+    return failed ? NULL : Py_NewRef(marked ? Py_False : Py_True);
 }
 
 /* ---- the type ---- */

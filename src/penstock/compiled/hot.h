@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 7
+#define INTERFACE 8
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -37,6 +37,7 @@ typedef struct {
     PyObject *create;   /* create_decimal of a context that rounds nothing: faster than the type */
     PyObject *encoder;  /* the type Encoder */
     PyObject *book;     /* the type Book */
+    PyObject *appended; /* the type Appended */
     Remembered *numbers;
     KnownLevel *levels;
 } State;
@@ -92,9 +93,12 @@ int whole_of(PyObject *value, int64_t *into);
 /* Handles an object by what a dict has for it: 1; 0 if that is left to Python; or -1 with an
    exception set. */
 typedef int (*HandleFunction)(const void *self, PyObject *dict, PyObject *object);
-/* Called with a sequence, a dict and a function: handles each object, in order, and calls the
-   function with those that are left to Python. */
-PyObject *handle_each(const void *self, PyObject *args, HandleFunction handle);
+/* Handles an object, or calls a function with it if it is left to Python: 1, or -1. */
+int handle_or_pass(const void *self, PyObject *dict, PyObject *object, PyObject *otherwise,
+                   HandleFunction handle);
+/* The same for each object of a list, in order: 0, or -1. */
+int handle_list(const void *self, PyObject *objects, PyObject *dict, PyObject *otherwise,
+                HandleFunction handle);
 
 /* Bytes that are being written; freed with PyMem_Free. */
 typedef struct {
@@ -108,6 +112,7 @@ typedef struct {
     PyObject *kind, *raw;                           /* its class, and msgspec.Raw */
     PyObject *plan;                                 /* keeps names and defaults */
     Py_ssize_t exchange, symbol, received, id;      /* offsets; of the id, -1 if there is none */
+    Py_ssize_t source;                              /* -1 if there is none */
     Py_ssize_t count, offsets[MOST_FIELDS];         /* of the other fields, in order */
     Span names[MOST_FIELDS];                        /* `,"price":` */
     PyObject *omitted[MOST_FIELDS];                 /* with this value a field is left out; or NULL */
@@ -128,6 +133,7 @@ extern PyType_Spec updater_spec;
 extern PyType_Spec gatherer_spec;
 extern PyType_Spec encoder_spec;
 extern PyType_Spec appender_spec;
+extern PyType_Spec appended_spec;
 extern PyType_Spec relay_spec;
 extern PyType_Spec incoming_spec;
 extern PyType_Spec packer_spec;

@@ -254,6 +254,8 @@ static int begin(PyObject *module)
         return -1;
     if ((state->encoder = added_type(module, &encoder_spec, "Encoder")) == NULL)
         return -1;
+    if ((state->appended = added_type(module, &appended_spec, "Appended")) == NULL)
+        return -1;
     if ((state->book = added_type(module, &book_spec, "Book")) == NULL)
         return -1;
     return 0;
@@ -267,6 +269,7 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->create);
     Py_VISIT(state->encoder);
     Py_VISIT(state->book);
+    Py_VISIT(state->appended);
     return 0;
 }
 
@@ -278,6 +281,7 @@ static int clear_state(PyObject *module)
     Py_CLEAR(state->create);
     Py_CLEAR(state->encoder);
     Py_CLEAR(state->book);
+    Py_CLEAR(state->appended);
     for (Py_ssize_t i = 0; state->numbers != NULL && i < REMEMBERED; i++)
         Py_CLEAR(state->numbers[i].decimal);
     for (Py_ssize_t i = 0; state->levels != NULL && i < REMEMBERED; i++)

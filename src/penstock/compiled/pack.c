@@ -4,13 +4,13 @@
    class, has an unusual value, has a topic without a beginning, or makes a frame that is too large,
    the Python code does the whole call. No Python code is called from here. */
 
-#include "hot.h"
+#include "appended.h"
 
 #define NUMBER_BYTES 8
 #define PACKED_BYTES 5 /* the most that a frame, or a batch, takes besides its own; as zeromq.py */
 
 /* The fields of a message, in the order in which Python names them. */
-enum { TOPIC, NUMBER, RECORD, MESSAGE_FIELDS };
+enum { OF_MESSAGE_TOPIC, OF_MESSAGE_NUMBER, OF_MESSAGE_RECORD, MESSAGE_FIELDS };
 
 typedef struct {
     PyObject_HEAD
@@ -66,27 +66,27 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     return (PyObject *)packer;
 }
 
-static PyObject *topic_of(const Packer *packer, PyObject *messages, Py_ssize_t i)
+/* The beginning of the frames of a topic: 1, 0 if that is left to Python, or -1 with an exception
+   set. */
+static int beginning_of(const Packer *packer, PyObject *topic, Span *found)
 {
-    return slot_at(PyList_GetItem(messages, i), packer->at[TOPIC]);
-}
-
-/* How a message becomes a frame: 1, 0 if that is left to Python, or -1 with an exception set. */
-static int plan(const Packer *packer, PyObject *message, Planned *frame)
-{
-    PyObject *topic, *record, *beginning;
-    int64_t number;
-    if ((PyObject *)Py_TYPE(message) != packer->kind
-        || (topic = slot_at(message, packer->at[TOPIC])) == NULL || !PyUnicode_CheckExact(topic)
-        || !whole_of(slot_at(message, packer->at[NUMBER]), &number) || number < 0
-        || (record = slot_at(message, packer->at[RECORD])) == NULL || !PyBytes_CheckExact(record))
+    PyObject *beginning;
+    if (topic == NULL || !PyUnicode_CheckExact(topic))
         return 0;
     if ((beginning = PyDict_GetItemWithError(packer->beginnings, topic)) == NULL)
         return PyErr_Occurred() ? -1 : 0;
     if (!PyBytes_CheckExact(beginning))
         return 0;
-    frame->beginning = (Span){PyBytes_AsString(beginning), PyBytes_Size(beginning)};
-    frame->payload = (Span){PyBytes_AsString(record), PyBytes_Size(record)};
+    *found = (Span){PyBytes_AsString(beginning), PyBytes_Size(beginning)};
+    return 1;
+}
+
+/* How a record becomes a frame: 1, or 0 if that is left to Python. */
+static int plan_frame(const Packer *packer, Planned *frame, Span beginning, int64_t number,
+                      Span record)
+{
+    frame->beginning = beginning;
+    frame->payload = record;
     if (frame->payload.size) { /* without the version of the record */
         frame->payload.at++;
         frame->payload.size--;
@@ -98,15 +98,75 @@ static int plan(const Packer *packer, PyObject *message, Planned *frame)
     return frame->size <= UINT32_MAX; /* msgspec refuses to pack a larger one */
 }
 
-/* Notes the last number of each topic; 0, or -1 with an exception set. */
-static int note_numbers(const Packer *packer, PyObject *messages, Py_ssize_t count)
+static PyObject *topic_of(const Packer *packer, PyObject *messages, Py_ssize_t i)
 {
-    for (Py_ssize_t i = 0; i < count; i++) {
+    return slot_at(PyList_GetItem(messages, i), packer->at[OF_MESSAGE_TOPIC]);
+}
+
+/* How a message becomes a frame: 1, 0 if that is left to Python, or -1 with an exception set. */
+static int plan(const Packer *packer, PyObject *message, Planned *frame)
+{
+    PyObject *record;
+    int64_t number;
+    Span beginning;
+    int outcome;
+    if ((PyObject *)Py_TYPE(message) != packer->kind
+        || !whole_of(slot_at(message, packer->at[OF_MESSAGE_NUMBER]), &number) || number < 0
+        || (record = slot_at(message, packer->at[OF_MESSAGE_RECORD])) == NULL || !PyBytes_CheckExact(record))
+        return 0;
+    outcome = beginning_of(packer, slot_at(message, packer->at[OF_MESSAGE_TOPIC]), &beginning);
+    if (outcome <= 0)
+        return outcome;
+    return plan_frame(packer, frame, beginning, number,
+                      (Span){PyBytes_AsString(record), PyBytes_Size(record)});
+}
+
+static int plan_list(const Packer *packer, PyObject *messages, Planned *frames)
+{
+    int outcome = 1;
+    for (Py_ssize_t i = 0, count = PyList_Size(messages); i < count && outcome > 0; i++)
+        outcome = plan(packer, PyList_GetItem(messages, i), &frames[i]);
+    return outcome;
+}
+
+/* The same for records that were just appended, of which no Stored is made. */
+static int plan_appended(const Packer *packer, const Appended *appended, Planned *frames)
+{
+    for (Py_ssize_t p = 0; p < appended->parts_count; p++) {
+        const Part *part = &appended->parts[p];
+        Span beginning;
+        int outcome = beginning_of(packer, part->topic, &beginning);
+        for (Py_ssize_t i = 0; i < part->count && outcome > 0; i++)
+            outcome = plan_frame(packer, &frames[part->first + i], beginning, part->number + i,
+                                 record_of(appended, part->first + i));
+        if (outcome <= 0)
+            return outcome;
+    }
+    return 1;
+}
+
+/* Notes the last number of each topic; 0, or -1 with an exception set. */
+static int note_numbers(const Packer *packer, PyObject *messages)
+{
+    for (Py_ssize_t i = 0, count = PyList_Size(messages); i < count; i++) {
         PyObject *message = PyList_GetItem(messages, i), *topic = topic_of(packer, messages, i);
         /* Records of one stream mostly follow each other, and share its topic. */
         if (i + 1 < count && topic_of(packer, messages, i + 1) == topic)
             continue;
-        if (PyDict_SetItem(packer->numbers, topic, slot_at(message, packer->at[NUMBER])) < 0)
+        if (PyDict_SetItem(packer->numbers, topic, slot_at(message, packer->at[OF_MESSAGE_NUMBER])) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int note_appended(const Packer *packer, const Appended *appended)
+{
+    for (Py_ssize_t p = 0; p < appended->parts_count; p++) {
+        const Part *part = &appended->parts[p];
+        PyObject *number = PyLong_FromLongLong(part->number + part->count - 1);
+        int failed = number == NULL ? -1 : PyDict_SetItem(packer->numbers, part->topic, number);
+        Py_XDECREF(number);
+        if (failed)
             return -1;
     }
     return 0;
@@ -189,24 +249,14 @@ static Py_ssize_t together(const Packer *packer, const Planned *frames, Py_ssize
     return found;
 }
 
-static PyObject *pack(const Packer *packer, PyObject *messages, Planned *frames, Py_ssize_t count)
+/* The messages to send for so many frames. */
+static PyObject *pack(const Packer *packer, const Planned *frames, Py_ssize_t count)
 {
-    PyObject *packed;
-    int outcome = 1;
-    for (Py_ssize_t i = 0; i < count && outcome > 0; i++)
-        outcome = plan(packer, PyList_GetItem(messages, i), &frames[i]);
-    if (!outcome)
-        Py_RETURN_NONE;
-    if (outcome < 0 || note_numbers(packer, messages, count) < 0
-        || (packed = PyList_New(0)) == NULL)
-        return NULL;
-    for (Py_ssize_t first = 0, next; first < count; first = next) {
+    PyObject *packed = PyList_New(0);
+    for (Py_ssize_t first = 0, next; packed != NULL && first < count; first = next) {
         next = first + together(packer, frames + first, count - first);
-        if (add_message(packed, message_of(packer, frames + first, next - first), next - first)
-            < 0) {
-            Py_DECREF(packed);
-            return NULL;
-        }
+        if (add_message(packed, message_of(packer, frames + first, next - first), next - first) < 0)
+            Py_CLEAR(packed);
     }
     return packed;
 }
@@ -217,13 +267,24 @@ PyDoc_STRVAR(pack_doc, "pack(messages)\n--\n\n"
 
 static PyObject *packer_pack(PyObject *self, PyObject *given)
 {
-    PyObject *messages = PySequence_List(given), *packed = NULL;
-    Py_ssize_t count = messages == NULL ? 0 : PyList_Size(messages);
+    const Packer *packer = (Packer *)self;
+    const State *state = PyType_GetModuleState(Py_TYPE(self));
+    Appended *appended = as_appended(given, state, packer->kind);
+    PyObject *messages = appended == NULL ? PySequence_List(given) : NULL, *packed = NULL;
+    Py_ssize_t count = appended != NULL ? appended->count : messages ? PyList_Size(messages) : 0;
     Planned *frames = PyMem_Malloc((size_t)count * sizeof(Planned));
-    if (messages != NULL && frames == NULL)
+    int outcome = -1;
+    if (frames == NULL)
         PyErr_NoMemory();
+    else if (appended != NULL)
+        outcome = plan_appended(packer, appended, frames);
     else if (messages != NULL)
-        packed = pack((Packer *)self, messages, frames, count);
+        outcome = plan_list(packer, messages, frames);
+    if (outcome > 0 && (appended != NULL ? note_appended(packer, appended)
+                                         : note_numbers(packer, messages)) == 0)
+        packed = pack(packer, frames, count);
+    else if (outcome == 0)
+        packed = Py_NewRef(Py_None);
     PyMem_Free(frames);
     Py_XDECREF(messages);
     return packed;

@@ -5,6 +5,7 @@
 
 #include "hot.h"
 
+#define SOURCE_NAME ",\"source\":" /* as a plan spells it */
 #define LONGEST_WHOLE 20 /* characters of 64 bits, with a sign */
 
 enum { ENCODED = 1, UNUSUAL = 0, FAILED = -1 };
@@ -177,6 +178,8 @@ static int read_plan(Encoder *encoder)
             return -1;
         if (PyTuple_Size(defaults) > 0)
             encoder->omitted[i] = PyTuple_GetItem(defaults, 0);
+        if (same(*name, (Span){SOURCE_NAME, sizeof(SOURCE_NAME) - 1}))
+            encoder->source = encoder->offsets[i];
     }
     return 0;
 }
@@ -198,6 +201,7 @@ static int fill_encoder(Encoder *encoder, PyObject *event, PyObject *common, PyO
     encoder->symbol = offsets[1];
     encoder->received = offsets[2];
     encoder->id = count > 3 ? offsets[3] : -1;
+    encoder->source = -1;
     for (Py_ssize_t i = 0; i < encoder->count; i++)
         if (!PyTuple_Check(PyTuple_GetItem(encoder->plan, i))) {
             PyErr_SetString(PyExc_TypeError, "a field is a tuple");

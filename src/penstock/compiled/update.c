@@ -88,7 +88,14 @@ PyDoc_STRVAR(apply_doc, "apply(events, books, otherwise)\n--\n\n"
 
 static PyObject *updater_apply(PyObject *self, PyObject *args)
 {
-    return handle_each(self, args, apply);
+    PyObject *given, *events, *books, *otherwise;
+    int failed;
+    if (!PyArg_ParseTuple(args, "OO!O", &given, &PyDict_Type, &books, &otherwise)
+        || (events = PySequence_List(given)) == NULL) /* its own: Python code may run */
+        return NULL;
+    failed = handle_list(self, events, books, otherwise, apply);
+    Py_DECREF(events);
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- the type ---- */

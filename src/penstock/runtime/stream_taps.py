@@ -63,7 +63,7 @@ class StreamTaps:
     def _keep(self, recorded: Sequence[Stored]) -> bool:
         """Keep records; False, and none is kept, if there is a marker among them."""
         if self._gatherer is not None:
-            return self._gatherer.gather(list(recorded), self._kept, self._keep_one)
+            return self._gatherer.gather(recorded, self._kept, self._keep_one)
         if Disconnect in {type(stored.known) for stored in recorded}:
             return False
         for stored in recorded:

@@ -45,8 +45,6 @@ class Append:
 
         Stream by stream, because RocksDB takes half the time for keys in order.
         """
-        if not self.events:
-            return
         heads, found, numbers, put = self.heads, self.keys, self.numbers, self.batch.put
         records = encode_many(self.events)
         entries = map(add, map(_prefix_of, heads), found)

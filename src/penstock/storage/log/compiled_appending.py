@@ -5,15 +5,14 @@ Python code: late ones, candles, those of unknown streams, and those with unusua
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from penstock import compiled
 from penstock.market.codec import encode
 from penstock.market.compiled_codec import beginning_of, encoder_of
 from penstock.market.events import Event
 from penstock.storage.log import Stored
-from penstock.storage.log.appending import Append
 from penstock.storage.log.heads import MOST_IN_BATCH, StreamHead
+from penstock.storage.log.key_values import Changes
 from penstock.storage.log.keys import PLAIN_IDS, Stream
 
 _STORED_FIELDS = ("stream", "slot", "number", "key", "record", "topic", "known")
@@ -36,12 +35,11 @@ class CompiledAppending:
                 MOST_IN_BATCH,
             )
 
-    def add(self, events: Sequence[Event], work: Append, slot: str) -> Sequence[Event]:
-        """Add all events of some streams, and return those of the others."""
-        if self._appender is None:
-            return events
-        rest: list[Any] = self._appender.add(events, work.batch, slot, work.stored)
-        return rest
+    def add(
+        self, events: Sequence[Event], batch: Changes, slot: str
+    ) -> tuple[Sequence[Stored], Sequence[Event]]:
+        """Add all events of some streams; return their records, and the events of the others."""
+        return ([], events) if self._appender is None else self._appender.add(events, batch, slot)
 
     def learn(self, event: Event, head: StreamHead) -> None:
         """Append to the stream of this event from now on, if its events are of a usual class."""

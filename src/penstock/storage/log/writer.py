@@ -64,23 +64,27 @@ class SlotWriter:
     def counts(self) -> Counts:
         return self._counts
 
-    def append(self, events: Sequence[Event], durability: Durability = "flushed") -> list[Stored]:
+    def append(
+        self, events: Sequence[Event], durability: Durability = "flushed"
+    ) -> Sequence[Stored]:
         kv = self._opened()
         before, work = self._counts, Append(kv.batch())
         try:
-            rest = self._compiled.add(events, work, self._slot)
+            stored, rest = self._compiled.add(events, work.batch, self._slot)
             if rest:
                 self._counts = replace(before)
+                work.stored += stored
                 self._add_new(rest, work, kv)
-            work.put_ascending(self._slot)
-            if work.stored or work.changes:
+                work.put_ascending(self._slot)
+                stored = work.stored
+            if stored or work.changes:
                 kv.write(work.batch, sync=durability == "synced")
         except BaseException as error:
             self._counts = before
             self._reset_after(error)
             raise
-        self._counts.recorded += len(work.stored)
-        return work.stored
+        self._counts.recorded += len(stored)
+        return stored
 
     def _add_new(self, events: Sequence[Event], work: Append, kv: KeyValues) -> None:
         """Assign key and number to every new event, stream by stream."""

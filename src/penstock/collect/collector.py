@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.books.events import BookEvent
 from penstock.clock import Clock
+from penstock.collect import status_file
 from penstock.collect.absences import Absences
 from penstock.collect.auditor import Books
 from penstock.collect.availability import RestAvailability
@@ -362,8 +363,7 @@ class Collector:
             markers, self._unrecorded = self._unrecorded, []
             if markers:
                 await self.recorder.record(markers)
-            await self.reporter.report()
-            await self.clock.sleep(_STATUS_S)
+            await self.clock.sleep(status_file.pause_s(await self.reporter.report()))
 
     async def _final_probe(self, rest: Rest, symbols: Sequence[Symbol]) -> None:
         """Fetch the latest trades, and wait briefly for the stream to deliver them."""

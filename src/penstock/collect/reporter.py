@@ -30,6 +30,7 @@ from penstock.collect.status import (
     State,
     StreamCount,
     StreamStatus,
+    memory_bytes,
     with_books_stopped,
 )
 from penstock.collect.status_file import StatusFile
@@ -154,10 +155,14 @@ class Reporter:
             self.note("starting", "")
         self.latest = self._file.write(self.status(state))
 
-    async def report(self) -> None:
-        """Write the status ``running`` without blocking the event loop."""
+    async def report(self) -> float:
+        """Write the status ``running``; return for how many seconds that blocked the event loop."""
         self.note("starting", "")
-        self.latest = await self._file.report(self.status("running"))
+        before_ns = self._clock.monotonic_ns()
+        status = self.status("running")
+        took_ns = self._clock.monotonic_ns() - before_ns
+        self.latest = await self._file.report(status)
+        return took_ns / 1_000_000_000
 
     def _emit_unwritable(self, slot: str, reason: str) -> None:
         self._emit(StatusUnwritable(slot=slot, reason=reason))
@@ -205,7 +210,7 @@ class Reporter:
             trouble="; ".join(dict.fromkeys(troubles.values())),
             troubles=troubles,
             unrecorded=self._recording.waiting if self._recording is not None else 0,
-            memory_bytes=_memory_bytes(),
+            memory_bytes=memory_bytes(),
             numbered=self.numbered,
             shards=[_shard_status(shard, now_ns) for shard in shards],
             lag_ms=self._last_lag_ms(),
@@ -298,14 +303,6 @@ def reporting_the_end(
         if owned():
             reporter.write("stopped")
         raise
-
-
-def _memory_bytes() -> int | None:
-    try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
-    except (OSError, IndexError):
-        return None
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def limit_status(limit: Limit, used: int) -> LimitStatus:

@@ -185,6 +185,15 @@ class CollectorStatus(Struct, frozen=True, kw_only=True):
     """Streams that were requested and not acknowledged yet, by the exchange's names."""
 
 
+def memory_bytes() -> int | None:
+    """The memory that this process holds; None where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 def with_books_stopped(status: CollectorStatus) -> CollectorStatus:
     """The status of a process that ended: its books are no longer updated."""
     books = [

@@ -18,6 +18,7 @@ from typing import Protocol, Self
 import zmq
 from msgspec import Struct
 
+from penstock.clock import SystemClock
 from penstock.errors import NotOurRecord, StorageError
 from penstock.market.codec import decode
 from penstock.market.events import Event
@@ -37,6 +38,8 @@ from penstock.publish.ordering import FrameDecision, Ordering, Start
 from penstock.publish.readiness import Socket, drain, readable
 
 _BATCH = 1000
+_REPORT_NS = 50_000_000
+"""The least time between two reports: of too many that it has not read, the broker loses some."""
 _BATCH_BYTES = 8 * 1024 * 1024
 
 
@@ -137,7 +140,7 @@ class Subscriber:
         self._after: Delivery | None = None
         self._reading: asyncio.Future[list[tuple[int, bytes]]] | None = None
         self._disk = ThreadPoolExecutor(1, "subscriber")
-        self._reported = 0
+        self._reported = self._reports_at_ns = 0
         self._context: zmq.Context[Socket] = zmq.Context()
         self._socket = self._context.socket(zmq.XSUB)
         endpoints.connect(self._socket, "subscribe")
@@ -184,7 +187,9 @@ class Subscriber:
 
     async def _receive(self) -> None:
         """Read messages from the bus; wait if there are none."""
-        if self.counts.missed != self._reported:
+        now_ns = SystemClock.monotonic_ns()
+        if self.counts.missed != self._reported and now_ns >= self._reports_at_ns:
+            self._reports_at_ns = now_ns + _REPORT_NS
             missed, self._reported = self.counts.missed - self._reported, self.counts.missed
             self._send(MISSED + min(missed, 1 << 63).to_bytes(8, "big"))
         taken = drain(self._socket, _BATCH, _BATCH_BYTES)

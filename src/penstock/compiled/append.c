@@ -81,12 +81,10 @@ static int encode_group(const Append *work, const Group *group, int64_t number)
     for (Py_ssize_t i = group->first; i >= 0 && outcome == ACCEPTED; i = work->items[i].next) {
         PyObject *event = PyList_GetItem(work->events, i);
         int64_t received_ns = 0;
-        if (!whole_of(slot_at(event, encoder->received), &received_ns)) {
-            outcome = REFUSED;
-            break;
-        }
         eight_bytes(digits, (uint64_t)number++);
-        outcome = write_bytes(values, digits, sizeof(digits));
+        outcome = whole_of(slot_at(event, encoder->received), &received_ns)
+                      ? write_bytes(values, digits, sizeof(digits))
+                      : REFUSED;
         if (outcome == ACCEPTED)
             outcome = write_record(encoder, values, begins, received_ns, event);
         work->items[i].end = values->size;
@@ -213,9 +211,8 @@ PyObject *appender_add(PyObject *self, PyObject *args)
         || (work.events = PySequence_List(events)) == NULL)
         return NULL;
     work.count = appender->busy ? 0 : PyList_Size(work.events);
-    if (!work.count || !appender->taken) {
+    if (!work.count || !appender->taken)
         return Py_BuildValue("[]N", work.events);
-    }
     work.put = PyObject_GetAttrString(work.batch, "put");
     work.items = PyMem_Malloc((size_t)work.count * sizeof(Item));
     work.groups = PyMem_Malloc((size_t)work.count * sizeof(Group));

@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE_S
 
 from penstock import compiled
 from penstock.clock import SystemClock
-from penstock.collect.plain_frames import PlainFrames
-from penstock.collect.sockets import LARGEST_FRAME, Socket, SocketOwner, open_socket
+from penstock.collect.plain_frames import PlainFrames, SocketOwner
+from penstock.collect.sockets import LARGEST_FRAME, Socket, open_socket
 
 __all__ = ["both_paths"]
 

@@ -15,8 +15,9 @@ from penstock.books.commands import FetchSnapshot
 from penstock.clock import Clock, ManualClock, SystemClock
 from penstock.collect.batching import Flushing
 from penstock.collect.facts import ConnectionLost, SnapshotFailed
+from penstock.collect.plain_frames import SocketOwner
 from penstock.collect.session import Endpoint, Session, SessionHooks
-from penstock.collect.sockets import LARGEST_FRAME, Socket, SocketOwner
+from penstock.collect.sockets import LARGEST_FRAME, Socket
 from penstock.errors import ExchangeUnreachable, NoAnswer, StorageFull
 from penstock.exchanges.binance.stream import BinanceDialect
 from penstock.exchanges.symbol_map import SymbolMap

@@ -14,7 +14,7 @@ from picows import picows as picows_inside
 from tests.paths import in_python
 
 from penstock.collect import sockets
-from penstock.collect.plain_frames import PlainFrames
+from penstock.collect.plain_frames import PlainFrames, SocketOwner
 
 TEXT, BINARY, CONTINUATION, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
 FIN, RSV1, MASKED = 0x80, 0x40, 0x80
@@ -151,7 +151,7 @@ class One:
         self.now_ns = _STEP_NS
         self.told: list[int] = []
         """What `arrived` was called with."""
-        owner = sockets.SocketOwner(self.told.append, _MANY, lambda: self.now_ns, _ANCHOR_NS)
+        owner = SocketOwner(self.told.append, _MANY, lambda: self.now_ns, _ANCHOR_NS)
         self.socket = sockets.Socket(owner)
         self._machine = sockets_of_the_machine.socket()
         self.wire = wire = Wire(self._machine)

@@ -13,7 +13,8 @@ from tests.api.conftest import served
 from tests.waiting import PATIENCE_S
 
 from penstock.clock import SystemClock
-from penstock.collect.sockets import ConnectFailed, SocketOwner, open_socket
+from penstock.collect.plain_frames import SocketOwner
+from penstock.collect.sockets import ConnectFailed, open_socket
 from penstock.config import Api
 from penstock.exchanges.binance.symbols import INFO
 from penstock.storage.state import open_store

@@ -8,6 +8,7 @@ in its place: it sees a connection on which the plain frames before never were.
 
 from asyncio import BufferedProtocol, Transport
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from picows import WSFrame
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import PlainFrames as CompiledPlainFrames
 
 
-class Owner(Protocol):
-    """Who takes the frames; see ``SocketOwner``."""
+@dataclass(frozen=True)
+class SocketOwner:
+    """Who takes the frames of a socket, and how they are stamped."""
 
-    @property
-    def arrived(self) -> Callable[[int], None]: ...
-    @property
-    def many(self) -> int: ...
-    @property
-    def now_ns(self) -> Callable[[], int]: ...
-    @property
-    def anchor_ns(self) -> int: ...
+    arrived: Callable[[int], None]
+    """Called with the number of buffered frames: for the first, and once there are ``many``."""
+    many: int
+    now_ns: Callable[[], int]
+    """A monotonic clock …"""
+    anchor_ns: int = 0
+    """… and what is added to it for the time of arrival."""
+    pings_are_life: bool = True
+    """Whether a ping counts as a message."""
 
 
 class Receiver(Protocol):
@@ -103,7 +106,7 @@ class PlainFrames(BufferedProtocol):
 
 
 def new_plain_frames(
-    receiver: Receiver, owner: Owner, transport: Transport, room: tuple[int, int]
+    receiver: Receiver, owner: SocketOwner, transport: Transport, room: tuple[int, int]
 ) -> PlainFrames | None:
     """What may read from a connection; None if its own protocol has to read everything.
 

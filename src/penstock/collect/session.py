@@ -25,7 +25,8 @@ from penstock.collect.facts import (
     ConnectionOpened,
     SnapshotFailed,
 )
-from penstock.collect.sockets import ConnectFailed, Socket, SocketOwner, open_socket
+from penstock.collect.plain_frames import SocketOwner
+from penstock.collect.sockets import ConnectFailed, Socket, open_socket
 from penstock.errors import UNAVAILABLE
 from penstock.market.events import BookSnapshot, Event
 from penstock.market.symbol import Symbol

@@ -8,9 +8,7 @@ exchange has to wait.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from picows import (
@@ -25,7 +23,7 @@ from picows import (
 )
 
 from penstock import __version__
-from penstock.collect.plain_frames import PlainFrames, new_plain_frames
+from penstock.collect.plain_frames import PlainFrames, SocketOwner, new_plain_frames
 from penstock.errors import mask_urls
 
 LARGEST_FRAME = 16_000_000
@@ -46,21 +44,6 @@ _DATA = frozenset((WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION))
 
 class ConnectFailed(Exception):
     """The socket could not be opened; the message has the reason."""
-
-
-@dataclass(frozen=True)
-class SocketOwner:
-    """Who takes the frames of a socket, and how they are stamped."""
-
-    arrived: Callable[[int], None]
-    """Called with the number of buffered frames: for the first, and once there are ``many``."""
-    many: int
-    now_ns: Callable[[], int]
-    """A monotonic clock …"""
-    anchor_ns: int = 0
-    """… and what is added to it for the time of arrival."""
-    pings_are_life: bool = True
-    """Whether a ping counts as a message."""
 
 
 class Socket(WSListener):

@@ -17,7 +17,9 @@ from penstock.collect.status import CollectorStatus, write_status
 from penstock.coverage.stored import IdsStatus
 from penstock.errors import StorageError
 
-EVERY_S, LATEST_S, SHARE = 1.0, 3.0, 0.02
+_EVERY_S, _LATEST_S = 1.0, 3.0
+"""The time between two statuses: at least, and at most."""
+_SHARE = 0.02
 
 
 def pause_s(took_s: float) -> float:
@@ -25,7 +27,7 @@ def pause_s(took_s: float) -> float:
 
     With hundreds of markets it takes tens of milliseconds, in which nothing else is done.
     """
-    return min(LATEST_S, max(EVERY_S, took_s / SHARE))
+    return min(_LATEST_S, max(_EVERY_S, took_s / _SHARE))
 
 
 class Syncs(Protocol):

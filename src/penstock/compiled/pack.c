@@ -112,7 +112,8 @@ static int plan(const Packer *packer, PyObject *message, Planned *frame)
     int outcome;
     if ((PyObject *)Py_TYPE(message) != packer->kind
         || !whole_of(slot_at(message, packer->at[OF_MESSAGE_NUMBER]), &number) || number < 0
-        || (record = slot_at(message, packer->at[OF_MESSAGE_RECORD])) == NULL || !PyBytes_CheckExact(record))
+        || (record = slot_at(message, packer->at[OF_MESSAGE_RECORD])) == NULL
+        || !PyBytes_CheckExact(record))
         return 0;
     outcome = beginning_of(packer, slot_at(message, packer->at[OF_MESSAGE_TOPIC]), &beginning);
     if (outcome <= 0)
@@ -153,7 +154,8 @@ static int note_numbers(const Packer *packer, PyObject *messages)
         /* Records of one stream mostly follow each other, and share its topic. */
         if (i + 1 < count && topic_of(packer, messages, i + 1) == topic)
             continue;
-        if (PyDict_SetItem(packer->numbers, topic, slot_at(message, packer->at[OF_MESSAGE_NUMBER])) < 0)
+        if (PyDict_SetItem(packer->numbers, topic,
+                           slot_at(message, packer->at[OF_MESSAGE_NUMBER])) < 0)
             return -1;
     }
     return 0;

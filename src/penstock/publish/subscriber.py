@@ -38,9 +38,9 @@ from penstock.publish.ordering import FrameDecision, Ordering, Start
 from penstock.publish.readiness import Socket, drain, readable
 
 _BATCH = 1000
+_BATCH_BYTES = 8 * 1024 * 1024
 _REPORT_NS = 50_000_000
 """The least time between two reports: of too many that it has not read, the broker loses some."""
-_BATCH_BYTES = 8 * 1024 * 1024
 
 
 class Filler(Protocol):

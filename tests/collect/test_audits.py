@@ -125,11 +125,13 @@ async def test_a_level_that_went_wrong_by_itself_is_found_and_mended(tmp_path: P
         [sync] = scene.maintainers[0].books().values()
         assert isinstance(sync, SequencedBook)
         assert sync.levels is not None
-        deep = sync.levels.texts()[0][700][0]
-        sync.levels.apply_raw(write_levels([(deep, "123.00000000")]), write_levels([]))
+        # Of many levels: the stream may set some right again before the next audit.
+        wrong = [(price, "123.00000000") for price, _ in sync.levels.texts()[0][700:720]]
+        sync.levels.apply_raw(write_levels(wrong), write_levels([]))
         # Nobody would ever notice by looking at the stream.
         book = await scene.until(lambda book: bool(book.drift))
-        assert (book.drift, book.resyncs, book.state) == (1, 1, "synced")
+        assert 1 <= book.drift <= len(wrong)
+        assert (book.resyncs, book.state) == (1, "synced")
         await scene.until(lambda book: book.drift == 0)
         await scene.until_recorded(4)
         findings = await scene.judge()

@@ -17,6 +17,7 @@ from penstock.clock import Clock
 from penstock.errors import ConfigError, NotOurRecord
 from penstock.files import locked_at_once
 from penstock.publish.connections import ConnectionLimiter, cut
+from penstock.publish.contexts import new_context
 from penstock.publish.endpoints import BusEndpoints
 from penstock.publish.facts import BusFell, BusRefused
 from penstock.publish.frames import (
@@ -64,7 +65,7 @@ class Broker:
         with ExitStack() as stack:
             for endpoint in (endpoints.publish, endpoints.subscribe):
                 stack.enter_context(_alone(endpoint))
-            context: zmq.Context[Socket] = zmq.Context()
+            context = new_context()
             stack.callback(context.destroy, 0)
             self._guard = None
             if endpoints.secret is not None:

@@ -23,6 +23,7 @@ from penstock import compiled
 from penstock.clock import Clock, SystemClock
 from penstock.config import Settings
 from penstock.publish import OpenPublisher, Published, PublishedCounts, PublishedSlot
+from penstock.publish.contexts import new_context
 from penstock.publish.endpoints import BusEndpoints, resolve_endpoints
 from penstock.publish.facts import MessagesDropped
 from penstock.publish.frames import (
@@ -115,7 +116,7 @@ class ZeroMqPublisher:
         self._new_packer = compiled.Packer if self._kind is FrameKind.JSON else None
         self._has_broker = False
         self._reported = 0
-        self._context: zmq.Context[Socket] = zmq.Context()
+        self._context = new_context()
         self._socket = self._context.socket(zmq.XPUB)
         # With this, a full queue is an error that can be counted.
         self._socket.setsockopt(zmq.XPUB_NODROP, 1)

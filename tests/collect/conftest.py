@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -56,9 +57,9 @@ class ToyExchange:
 Listen = Callable[[ToyExchange], Awaitable[None]]
 
 
-@pytest.fixture
-async def listen() -> AsyncIterator[Listen]:
-    """Let a toy exchange listen for the length of a test."""
+@asynccontextmanager
+async def listening() -> AsyncIterator[Listen]:
+    """Let toy exchanges listen."""
     runners: list[web.AppRunner] = []
 
     async def start(exchange: ToyExchange) -> None:
@@ -75,3 +76,10 @@ async def listen() -> AsyncIterator[Listen]:
     yield start
     for runner in runners:
         await runner.cleanup()
+
+
+@pytest.fixture
+async def listen() -> AsyncIterator[Listen]:
+    """Let a toy exchange listen for the length of a test."""
+    async with listening() as start:
+        yield start

@@ -130,7 +130,7 @@ async def test_a_level_that_went_wrong_by_itself_is_found_and_mended(tmp_path: P
         sync.levels.apply_raw(write_levels(wrong), write_levels([]))
         # Nobody would ever notice by looking at the stream.
         book = await scene.until(lambda book: bool(book.drift))
-        assert 1 <= book.drift <= len(wrong)
+        assert book.drift in range(1, len(wrong) + 1)
         assert (book.resyncs, book.state) == (1, "synced")
         await scene.until(lambda book: book.drift == 0)
         await scene.until_recorded(4)

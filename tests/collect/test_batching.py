@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import events
@@ -115,6 +116,24 @@ async def test_while_more_keeps_coming_a_batch_grows_until_it_is_full() -> None:
     batching.arrived()
     await batching.due(waiting)
     assert seen[-2] < FULL <= seen[-1]
+
+
+@pytest.mark.parametrize(("size", "waits_s"), [(FULL, 0.0), (FULL - 1, 0.01)])
+async def test_after_a_full_batch_the_next_one_is_due_at_once(size: int, waits_s: float) -> None:
+    """After any other one it is gathered for as long as the last write took."""
+    clock = ManualClock()
+    batching = Batching(Flushing(), clock)
+    batching.arrived()
+    await batching.due(lambda: size)
+    await clock.advance(0.01)
+    batching.written()
+
+    batching.arrived()
+    due, ended_ns = asyncio.create_task(batching.due(lambda: size)), clock.monotonic_ns()
+    while not due.done():
+        await clock.advance(0.001)
+    assert clock.monotonic_ns() - ended_ns >= round(waits_s * 1e9)
+    assert clock.monotonic_ns() - ended_ns <= round(waits_s * 1e9) + 2 * MS
 
 
 async def test_after_a_pause_a_small_batch_is_written_without_reading_on() -> None:

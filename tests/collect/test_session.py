@@ -1,14 +1,17 @@
 """A session on a real socket: cuts, silence, floods, rubbish; and nothing is lost of the rest."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+import uvloop
 from aiohttp import WSMsgType, web
 from msgspec import Raw
+from tests.compiled.wires import frame
 from tests.waiting import PATIENCE_S
 
 from penstock.books.commands import FetchSnapshot
@@ -31,7 +34,7 @@ from penstock.streaming.shard_connection import Plan
 from penstock.streaming.subscribe_requests import ACK_WITHIN_S
 from penstock.telemetry import Fact
 
-from .conftest import Listen, ToyExchange, delta_frame, trade_frame
+from .conftest import Listen, ToyExchange, delta_frame, listening, trade_frame
 
 BTC, ETH = Symbol("BTC", "USDT"), Symbol("ETH", "USDT")
 SYMBOLS = SymbolMap("binance", [("BTCUSDT", BTC), ("ETHUSDT", ETH)])
@@ -330,6 +333,39 @@ async def test_frames_that_are_there_are_read_together_and_stamped_each(listen: 
     assert -1 < (stamps_ns[0] - began_ns) / 1e9 < 60, "an instant, not a monotonic reading"
 
 
+def test_of_a_flood_little_is_read_before_it_is_decoded() -> None:
+    """On uvloop, which reads on as long as there is anything, up to 8 MB."""
+    trades, sizes = 2_000, list[int]()
+    flood = b"".join(
+        frame((trade_frame(number) + " " * 850).encode()) for number in range(1, trades + 1)
+    )
+
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        # At once, into what room the kernel has.
+        assert os.write(socket.get_extra_info("socket").fileno(), flood) == len(flood)
+        await stay(socket)
+
+    async def play() -> None:
+        exchange, backend = ToyExchange(behave), Backend()
+        async with listening() as listen:
+            await listen(exchange)
+            under_test = session(exchange, backend)
+            read = under_test.shard.received_many
+
+            def read_and_note(number: int, frames: Sequence[bytes], at_ns: list[int]) -> None:
+                sizes.append(len(frames))
+                read(number, frames, at_ns)
+
+            under_test.shard.received_many = read_and_note  # type: ignore[assignment, method-assign]
+            async with running(under_test):
+                await backend.until(lambda: len(backend.trades) == trades)
+        assert backend.trades == list(range(1, trades + 1))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play())
+    assert max(sizes) < 1_000, "what one read brings more than the many that are read at once"
+
+
 async def test_while_recording_is_stuck_what_comes_is_read_nevertheless(listen: Listen) -> None:
     ready = asyncio.Event()
 
@@ -465,9 +501,9 @@ async def test_rubbish_is_counted_by_reason_and_the_rest_goes_on(listen: Listen)
     bad = [frame for frames in BAD.values() for frame in frames]
 
     async def behave(socket: web.WebSocketResponse, _: int) -> None:
-        for number, frame in enumerate(bad, 1):
-            await socket.send_frame(frame, WSMsgType.TEXT)
-            await socket.send_bytes(frame)
+        for number, each in enumerate(bad, 1):
+            await socket.send_frame(each, WSMsgType.TEXT)
+            await socket.send_bytes(each)
             await socket.send_str(trade_frame(number, "ETHUSDT"))
         await stay(socket)
 

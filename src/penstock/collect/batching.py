@@ -4,7 +4,8 @@ A message that arrives alone is written and published within a fraction of a mil
 are waiting on the sockets they are gathered into one batch, until it is full or has waited for
 ``latest_s``. Every write has a fixed cost, more than that of ten messages. So the next batch is
 gathered for as long as the last write took, and longer the more messages arrive per second, up to
-a quarter of ``latest_s``: the busier the process, the larger its batches.
+a quarter of ``latest_s``: the busier the process, the larger its batches. After a full batch there
+is no such pause: more than that only leaves the processor's caches before it is written.
 """
 
 import asyncio
@@ -54,6 +55,8 @@ class Batching:
         self._clock = clock
         self._per_s = 0.0
         """Messages per second, lately."""
+        self._was_full = False
+        """Whether the last batch was full."""
         self._something = asyncio.Event()
         self._began_ns = self._ended_ns = clock.monotonic_ns()
 
@@ -66,8 +69,10 @@ class Batching:
         now_ns = self._clock.monotonic_ns
         await self._something.wait()
         first_ns = now_ns()
-        rest_ns = min(self._latest_ns, self._ended_ns - self._began_ns)
-        pause_ns = max(self._least_ns, self._pause_ns())
+        pause_ns, rest_ns = self._least_ns, 0
+        if not self._was_full:
+            pause_ns = max(pause_ns, self._pause_ns())
+            rest_ns = min(self._latest_ns, self._ended_ns - self._began_ns)
         free_ns = max(self._began_ns + pause_ns, self._ended_ns + rest_ns)
         if free_ns > first_ns:
             await self._clock.sleep((free_ns - first_ns) / _SECOND_NS)
@@ -76,6 +81,7 @@ class Batching:
             until_ns = max(free_ns, first_ns + self._latest_ns)
             size = await settled(self._clock, waiting, until_ns)
         self._something.clear()
+        self._was_full = size >= FULL
         before_ns, self._began_ns = self._began_ns, now_ns()
         forgotten = exp((before_ns - self._began_ns) / _RATE_NS)
         self._per_s = self._per_s * forgotten + size * _SECOND_NS / _RATE_NS

@@ -39,7 +39,7 @@ from penstock.telemetry import Listener, quiet
 _READ_S = 0.05
 """Frames wait little longer than this, however rarely events are recorded: some are replies."""
 _MANY = 500
-"""When this many frames wait on a socket, they are read at once."""
+"""When this many frames wait on a socket, they are read at once, and no more until then."""
 _SETTLE_NS = 1_000_000_000
 """How long arrived frames are read before a timeout is evaluated, at most."""
 _LIMITER_CHECK_S = 1.0
@@ -278,6 +278,10 @@ class Session:
         self._batching.arrived()
         if frames >= self._socket_owner.many:
             self._many.set()
+            # uvloop would go on until it has 8 MB, which are in no cache when they are read.
+            for socket in self._sockets.values():
+                if len(socket.frames) >= self._socket_owner.many:
+                    socket.let_wait(waits=True)
 
     def waiting(self) -> int:
         """How many frames and events wait to be recorded."""

@@ -35,7 +35,7 @@ from penstock.publish.frames import (
 )
 from penstock.publish.keys import AccessGuard
 from penstock.publish.outbox import Outbox
-from penstock.publish.readiness import Incoming, Socket, SocketRounds
+from penstock.publish.readiness import Incoming, SocketRounds
 from penstock.publish.registry import BusCounts, BusFacts, Registry
 from penstock.publish.relay import Relay
 from penstock.publish.socket_files import socket_file

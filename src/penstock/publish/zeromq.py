@@ -39,7 +39,7 @@ from penstock.publish.frames import (
     payload_of,
     write_frame,
 )
-from penstock.publish.readiness import Socket, drain
+from penstock.publish.readiness import drain
 from penstock.telemetry import Listener, quiet
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ async def pages(api: Client, path: str) -> list[dict[str, Any]]:
             assert "Link" not in answer.headers
             return found
         assert f"after={answer.json['next']}" in answer.headers["Link"]
+        assert not after.endswith(f"={answer.json['next']}"), "a page is followed by itself"
         after = f"&after={answer.json['next']}"
 
 

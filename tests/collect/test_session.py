@@ -389,6 +389,21 @@ async def test_while_recording_is_stuck_what_comes_is_read_nevertheless(listen: 
     assert backend.trades == [1, 2]
 
 
+async def test_while_nothing_arrives_nothing_is_woken(listen: Listen) -> None:
+    async def behave(socket: web.WebSocketResponse, _: int) -> None:
+        await socket.send_str(trade_frame(1))
+        await stay(socket)
+
+    exchange, backend, clock = ToyExchange(behave), Backend(), ManualClock(1_700_000_000_000)
+    await listen(exchange)
+    async with running(session(exchange, backend, clock=clock, silence_s=60.0)):
+        await backend.until(lambda: backend.trades == [1], clock)
+        await clock.advance(0.2)
+        wake_ns = clock.next_wake_ns()
+
+    assert wake_ns is None or wake_ns - clock.monotonic_ns() > 1_000_000_000
+
+
 async def test_what_had_arrived_is_recorded_before_it_ends(listen: Listen) -> None:
     async def behave(socket: web.WebSocketResponse, _: int) -> None:
         for number in range(1, 21):

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.certificates import certificate
@@ -64,6 +64,7 @@ offsets = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e4)).map(
 
 
 @given(st.lists(offsets, min_size=1, max_size=5))
+@example([Offset(-4_000, 10_000, 0)])
 def test_a_clock_is_blamed_only_for_what_is_certain(found: list[Offset]) -> None:
     level = clock_finding(found).level
     if all(each.low_ms <= 0 <= each.high_ms for each in found):

@@ -105,7 +105,8 @@ class Session:
             anchor_ns=clock.now_ns() - clock.monotonic_ns(),
             pings_are_life=endpoint.pings_are_life,
         )
-        self._many = asyncio.Event()
+        self._some, self._many = asyncio.Event(), asyncio.Event()
+        """Whether frames arrived that may not be read yet, and whether many did."""
         self._read_ns = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -275,6 +276,7 @@ class Session:
 
     def _arrived(self, frames: int) -> None:
         """Note how many frames wait on a socket."""
+        self._some.set()
         self._batching.arrived()
         if frames >= self._socket_owner.many:
             self._many.set()
@@ -298,9 +300,13 @@ class Session:
     async def _read_forever(self) -> None:
         """Read between recordings: these may be rare, or wait for the disk."""
         while True:
+            # Where hardly anything happens, looking for frames would be much of what it costs.
+            await self._some.wait()
             await self._clock.sleep(_READ_S)
             if self._clock.monotonic_ns() - self._read_ns > _READ_S * 1_000_000_000:
                 self._read()
+            if not any(socket.frames for socket in self._sockets.values()):
+                self._some.clear()
 
     async def _read_floods(self) -> None:
         """Read at once when many frames have arrived."""

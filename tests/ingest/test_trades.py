@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.jobs_made import made_job
 
@@ -275,7 +275,11 @@ cases = st.builds(
 )
 
 
+killed_at_the_end = [Kill("mark_unfillable", 0, done=False), Kill("record", 0, done=False)]
+
+
 @given(case=cases)
+@example(case=Case("from_id", set(), {2}, [1, 1], 1, 3, GAP_WATCH, killed_at_the_end))
 def test_what_exists_and_was_missing_is_recorded_once(case: Case) -> None:
     """Whatever the exchange skipped, the collector has, and wherever workers are killed."""
     way, exist, held, (first, last), page, every_ms, origin, kills = case

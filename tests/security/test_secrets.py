@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import get_args, get_origin
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cli.conftest import invoke, started, wait_until
 from tests.waiting import PATIENCE_S
@@ -250,6 +250,8 @@ secret_texts = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=8)
 
 
 @given(secret_texts, st.sampled_from(["plain", "json", "repr"]))
+@example('pass"word1', "json")
+@example("it's\\all1", "repr")
 def test_a_hidden_text_is_masked_however_it_is_written(text: str, how: str) -> None:
     secret = f"{MARK}{text}"
     _Hidden.texts = frozenset()

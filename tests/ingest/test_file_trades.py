@@ -50,7 +50,8 @@ async def test_a_range_of_whole_days_needs_pages_for_nothing_but_its_ends(place:
     await place.run(place.job(since_ms=since_ms, until_ms=until_ms))
 
     await place.check(since_ms, until_ms)
-    assert await place.requests() <= 10
+    # The search for the two ends takes more or fewer pages as time passes.
+    assert await place.requests() <= 16, "two days would take eighteen more"
 
 
 async def test_the_first_day_of_a_market_is_whole(place: Place) -> None:

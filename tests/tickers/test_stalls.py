@@ -1,5 +1,6 @@
 """A stream that stalls on a live connection is detected, shown, and subscribed to again."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,28 @@ async def test_a_detector_that_fails_is_started_again_and_hurts_no_tick(
         assert heard
     finally:
         await collector.stop_collection()
+
+
+async def test_a_detector_that_fails_when_it_is_stopped_is_not_started_again(
+    tmp_path: Path, simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, started = await simulate(), 0
+    monkeypatch.setattr(stalls_module, "_AGAIN_S", 0.01)
+
+    async def fail(*_: object) -> None:
+        nonlocal started
+        started += 1
+        if started > 1:
+            raise asyncio.CancelledError  # so that stopping it ends
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(StallDetector, "run", fail)
+    collector = LiveTickerCollector([BTC], settings=settings_for(tmp_path, server))
+    await collector.start_collection()
+    await until(lambda: ticked(f"sqlite:{tmp_path / 'live.db'}", BTC))
+    await collector.stop_collection()
+
+    assert started == 1

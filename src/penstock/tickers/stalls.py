@@ -62,12 +62,16 @@ class TickerStalls:
 
     async def run(self, control: StreamControl) -> None:
         """Check silent streams, for ever."""
+        me = asyncio.current_task()
+        assert me is not None
         while True:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._availability.run())
-                    group.create_task(self._detector.run(control))
+                    await self._detector.run(control)
             except Exception as error:
                 # Whatever it is: ticks are collected without it.
                 self._emit(StallDetectionFailed(exchange=self._exchange, reason=repr(error)))
+                if me.cancelling():  # a group with an error raises that instead
+                    raise asyncio.CancelledError from error
                 await self._clock.sleep(_AGAIN_S)

@@ -93,3 +93,15 @@ def test_the_first_failure_ends_all_workers_if_asked_for(tmp_path: Path) -> None
     assert "1 failed" in done.stdout
     assert "stopping after 1 failures" in done.stdout
     assert [*(tmp_path / "made").glob("ended-*")]
+
+
+def test_a_worker_whose_test_hangs_is_killed_and_says_where_it_was(tmp_path: Path) -> None:
+    hangs = "import time\n\n\ndef test_hangs():\n    while True: time.sleep(1)\n"
+    words = ("--workers", "2", "--longest", "5")
+
+    done = _run(tmp_path, {"test_a.py": hangs, "test_b.py": PASSES}, *words)
+
+    assert done.returncode == 1
+    assert "1 failed, 5 passed" in done.stdout
+    assert "test_a.py::test_hangs - worker" in done.stdout
+    assert 'test_a.py", line 5 in test_hangs' in done.stderr

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -22,6 +23,8 @@ from typing import Any, NoReturn
 import pytest
 from tests.fork_server import fork_server
 
+_LOOKS = 10
+"""How often it is looked whether a test hangs, while it may take its longest."""
 _WORD = 4
 """Bytes of a file's number in the queue, so few that they are read at once."""
 
@@ -30,6 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--workers", type=int, default=0, help="run files of tests in so many forks (0: in none)"
     )
+    parser.addoption(
+        "--longest", type=float, default=900.0, metavar="SECONDS",
+        help="a worker whose test takes longer is killed, and says where it was",
+    )  # fmt: skip
 
 
 _EXIT = pytest.StashKey[int]()
@@ -91,7 +98,9 @@ class _Run:
     def __init__(self, session: pytest.Session, files: Sequence[list[pytest.Item]]) -> None:
         self._session, self._config, self._files = session, session.config, files
         self._workers: dict[Connection, tuple[int, _Node]] = {}
-        self._running: dict[Connection, str] = {}
+        self._running: dict[Connection, tuple[str, float]] = {}
+        """The test of each worker, and when it began."""
+        self._longest_s = self._config.getoption("--longest")
         self._left = {item.nodeid: item.location for each in files for item in each}
 
     def run(self, count: int) -> None:
@@ -111,9 +120,10 @@ class _Run:
         os.close(queue)
         try:
             while self._workers:
-                for ready in wait(list(self._workers)):
+                for ready in wait(list(self._workers), self._longest_s / _LOOKS):
                     assert isinstance(ready, Connection)
                     self._read(ready)
+                self._kill_hanging()
         finally:
             self._stop_all()
         for nodeid in list(self._left):
@@ -126,7 +136,7 @@ class _Run:
             self._ended(reader)
             return
         if said == "start":
-            self._running[reader] = data
+            self._running[reader] = data, time.monotonic()
         elif said == "end":
             del self._running[reader]
             self._left.pop(data, None)
@@ -141,13 +151,18 @@ class _Run:
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
 
+    def _kill_hanging(self) -> None:
+        for reader, (_, began) in self._running.items():
+            if time.monotonic() - began > self._longest_s:
+                os.kill(self._workers[reader][0], signal.SIGABRT)  # faulthandler shows where it is
+
     def _ended(self, reader: Connection) -> None:
         worker, node = self._workers.pop(reader)
         reader.close()
         _, status = os.waitpid(worker, 0)
         words = f"{node.name} ended with {os.waitstatus_to_exitcode(status)}"
-        if nodeid := self._running.pop(reader, ""):
-            self._fail(nodeid, words)
+        if running := self._running.pop(reader, None):
+            self._fail(running[0], words)
         elif status:
             self._fail(node.name, words)
 

@@ -28,7 +28,7 @@ from penstock.config import environment_name
 from penstock.coverage.writing import read_coverage
 from penstock.errors import NoSupervisor, PenstockError
 from penstock.market.channels import TRADES
-from penstock.runtime.status import ChildStatus
+from penstock.runtime.status import ChildStatus, read_processes
 from penstock.runtime.stopping import stop_on_signals
 from penstock.simulator.judge import Findings, total
 from penstock.storage.log import open_log
@@ -139,7 +139,7 @@ class _Supervised:
         killed = await self._kill_each()
         verified = await self._is_backed_up()
         await self._until_running()
-        health = await self._exit_code("doctor")
+        health = await self._health()
         left_s = self._plan.seconds - (self._clock.monotonic_ns() - began_ns) / 1e9
         await wait_for(self._stop, self._clock, max(0.0, left_s))
         await self._until_running()
@@ -177,6 +177,15 @@ class _Supervised:
             await self._clock.sleep(_BACKUP_S)  # the keeper may be making one
         return False
 
+    async def _health(self) -> int:
+        """The exit code of the doctor; what it found is shown unless all is well."""
+        async with running([*self._plan.base, "doctor"], self._environment) as process:
+            assert process.stdout is not None
+            report, code = await process.stdout.read(), await process.wait()
+        if code:
+            write(report.decode(errors="replace"))
+        return code
+
     async def _exit_code(self, *words: str) -> int:
         async with running([*self._plan.base, *words], self._environment) as process:
             return await process.wait()
@@ -197,7 +206,7 @@ class _Supervised:
         return killed
 
     async def _until_running(self) -> None:
-        """Wait until all processes run, and the collectors and fetchers have started.
+        """Wait until all processes run, and the state store says so of each.
 
         Raises:
             PenstockError: they do not within two minutes.
@@ -205,7 +214,7 @@ class _Supervised:
         waiting = "the supervisor does not answer"
         for _ in range(int(_START_S / _POLL_S)):
             with suppress(NoSupervisor):
-                waiting = self._not_running(await self._children())
+                waiting = self._not_running(await self._children()) or await self._gone()
                 if not waiting:
                     return
             await self._clock.sleep(_POLL_S)
@@ -221,6 +230,14 @@ class _Supervised:
             or (child.name.startswith(("collect:", "fetch:")) and child.pid not in started)
         ]
         return ", ".join(waiting)
+
+    async def _gone(self) -> str:
+        """Which processes were killed, and have not told the state store of their new start."""
+        store = await open_store(self._plan.state_url)
+        try:
+            return ", ".join(each.status.name for each in await read_processes(store) if each.gone)
+        finally:
+            await store.close()
 
     async def _children(self) -> list[ChildStatus]:
         return (await send_to_supervisor(self._plan.folder, "show", [])).processes

@@ -92,6 +92,7 @@ async function loadMarkets(root, ctx, markets, isMounted) {
       title: "No market is collected yet",
       text: "Start `penstock demo` for a simulated exchange, or name markets with `penstock collect EXCHANGE SYMBOL`.",
     })));
+    setTimeout(() => isMounted() && void loadMarkets(root, ctx, markets, isMounted), AGAIN_MS);
   } catch (error) {
     if (!isMounted()) return;
     const place = root.querySelector("[data-place=empty]");

@@ -40,16 +40,34 @@ static int follows(const Appender *appender, Group *group, PyObject *event, Item
     return 1;
 }
 
+/* Finds the stream of every event. */
+static void find_streams(const Appender *appender, Append *work)
+{
+    int are_many = appender->taken >= MANY;
+    for (Py_ssize_t i = 0; are_many && i < work->count; i++)
+        ask_for_stream(appender, PyList_GetItem(work->events, i));
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        Known *known = known_stream(appender, PyList_GetItem(work->events, i));
+        work->items[i] = (Item){known, 0, -1, -1, 0};
+        if (are_many && known != NULL) {
+            ask_for(known->head, HEAD_FIELDS * sizeof(PyObject *));
+            ask_for(known->beginning, 2 * CACHE_LINE);
+        }
+    }
+    for (Py_ssize_t i = 0; are_many && i < work->count; i++)
+        if (work->items[i].known != NULL)
+            ask_for_fields(work->items[i].known->head, appender->head_at, HEAD_FIELDS);
+}
+
 /* Assigns every event to the group of its stream, in the order of first appearance. */
 static void form_groups(Appender *appender, Append *work)
 {
     appender->round++;
     for (Py_ssize_t i = 0; i < work->count; i++) {
         PyObject *event = PyList_GetItem(work->events, i);
-        Known *known = known_stream(appender, event);
         Item *item = &work->items[i];
+        Known *known = item->known;
         Group *group;
-        *item = (Item){0, -1, -1, 0};
         if (known == NULL)
             continue;
         if (known->round != appender->round) {
@@ -179,6 +197,7 @@ static PyObject *remaining(const Append *work)
 static PyObject *append(Appender *appender, Append *work)
 {
     PyObject *left, *both;
+    find_streams(appender, work);
     form_groups(appender, work);
     work->made = new_appended(appender, work->slot, work->groups_count, work->count);
     if (work->made == NULL)

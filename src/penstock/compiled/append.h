@@ -44,6 +44,7 @@ typedef struct {
 
 /* An event of an append. */
 typedef struct {
+    Known *known;     /* its stream; NULL if that is not known */
     int64_t key;      /* its id, or its time of receipt */
     Py_ssize_t group; /* -1: its stream is not known */
     Py_ssize_t next;  /* the next event of the group; -1 for the last */
@@ -88,6 +89,8 @@ int begin_batch(const Appender *appender, const Append *work, PyObject *head, co
 
 /* The stream of an event, if it is known. */
 Known *known_stream(const Appender *appender, PyObject *event);
+/* Asks for what `known_stream` reads, in advance. */
+void ask_for_stream(const Appender *appender, PyObject *event);
 
 extern const char add_doc[];
 PyObject *appender_add(PyObject *self, PyObject *args);

@@ -15,7 +15,7 @@
 #define MOST_DECIMALS 18
 #define LARGEST_KEY (INT64_MAX / 4)
 #define FEW 64
-#define MANY 1024
+#define AT_ONCE 1024
 
 typedef struct {
     unsigned char decimals; /* of the price */
@@ -217,9 +217,9 @@ static void set_level(Side *side, const Change *change)
 
 static void drop_worst(Side *side, Py_ssize_t count)
 {
-    uint32_t dropped[MANY];
+    uint32_t dropped[AT_ONCE];
     while (count > 0) {
-        size_t some = (size_t)(count < MANY ? count : MANY), kept = (size_t)side->count - some;
+        size_t some = (size_t)(count < AT_ONCE ? count : AT_ONCE), kept = (size_t)side->count - some;
         memcpy(dropped, side->places, sizeof(uint32_t) * some);
         memmove(side->keys, side->keys + some, sizeof(int64_t) * kept);
         memmove(side->places, side->places + some, sizeof(uint32_t) * kept);
@@ -335,6 +335,18 @@ static void fill_side(Side *side, Changes *changes)
             continue;
         if (!change->is_zero)
             set_level(side, change);
+    }
+}
+
+void ask_for_best(PyObject *self)
+{
+    const Book *book = (Book *)self;
+    for (int s = 0; s < 2; s++) {
+        const Side *side = &book->sides[s];
+        if (side->count) {
+            __builtin_prefetch(&side->keys[side->count - 1]);
+            __builtin_prefetch(&side->places[side->count - 1]);
+        }
     }
 }
 

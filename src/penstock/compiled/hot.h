@@ -63,6 +63,9 @@ PyObject *level_of(State *state, Span price, Span quantity);
    exception set. */
 int change_book(PyObject *book, PyObject *bids, PyObject *asks);
 int has_crossed(PyObject *book);
+/* Asks for its best levels, in advance; the object itself must be there. */
+void ask_for_best(PyObject *book);
+#define BOOK_BYTES 160 /* of the object, without its levels */
 
 #define MOST_FIELDS 32
 
@@ -85,6 +88,26 @@ static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value
     PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
     *slot = value;
     Py_XDECREF(before);
+}
+
+/* Of so many streams or books each has a record or two in a batch, and what is needed of them is in
+   no cache any more. Where it is asked for in advance, of all of them at once, it is there in time;
+   else each takes several waits for memory, one after the other. */
+#define MANY 100
+
+#define CACHE_LINE 64
+
+static inline void ask_for(const void *from, size_t size)
+{
+    for (size_t at = 0; at < size; at += CACHE_LINE)
+        __builtin_prefetch((const char *)from + at);
+}
+
+/* Asks for the values of fields; the object itself must be there. */
+static inline void ask_for_fields(PyObject *object, const Py_ssize_t *offsets, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++)
+        __builtin_prefetch(slot_at(object, offsets[i]));
 }
 
 /* The value of an int; 0 if it has more than 64 bits, or is none. */

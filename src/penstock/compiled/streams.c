@@ -34,20 +34,37 @@ static Known *place_of(Known *known, Py_ssize_t places, const Encoder *encoder, 
     return &known[i];
 }
 
+/* What identifies the stream of an event; 0 if that is not known. */
+static int identify(const Appender *appender, PyObject *event, Known *stream)
+{
+    Encoder *encoder = encoder_for(appender, event);
+    if (encoder == NULL || !appender->taken)
+        return 0;
+    stream->encoder = encoder;
+    stream->symbol = slot_at(event, encoder->symbol);
+    stream->exchange = slot_at(event, encoder->exchange);
+    if (stream->symbol == NULL || stream->exchange == NULL
+        || !PyUnicode_CheckExact(stream->exchange))
+        return 0;
+    stream->hash = hash_of_stream(encoder, stream->symbol, stream->exchange);
+    return 1;
+}
+
 Known *known_stream(const Appender *appender, PyObject *event)
 {
-    const Encoder *encoder = encoder_for(appender, event);
-    PyObject *symbol, *exchange;
-    Known *found;
-    if (encoder == NULL || !appender->taken)
+    Known stream, *found;
+    if (!identify(appender, event, &stream))
         return NULL;
-    symbol = slot_at(event, encoder->symbol);
-    exchange = slot_at(event, encoder->exchange);
-    if (symbol == NULL || exchange == NULL || !PyUnicode_CheckExact(exchange))
-        return NULL;
-    found = place_of(appender->known, appender->places, encoder, symbol, exchange,
-                     hash_of_stream(encoder, symbol, exchange));
+    found = place_of(appender->known, appender->places, stream.encoder, stream.symbol,
+                     stream.exchange, stream.hash);
     return found->encoder == NULL ? NULL : found;
+}
+
+void ask_for_stream(const Appender *appender, PyObject *event)
+{
+    Known stream;
+    if (identify(appender, event, &stream))
+        ask_for(&appender->known[(Py_ssize_t)stream.hash & (appender->places - 1)], sizeof(Known));
 }
 
 static void forget(Known *known)

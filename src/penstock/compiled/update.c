@@ -15,6 +15,7 @@ enum { APPLIED = 1, LEFT = 0, FAILED = -1 };
 typedef struct {
     PyObject_HEAD
     PyObject *delta_kind, *book_kind, *levels_kind, *compiled_kind;
+    PyObject *symbol_kind; /* NULL if its comparison may run Python code */
     PyObject *synced;  /* the state of a book that follows its deltas */
     PyObject *crossed; /* the name of the method for a book that has crossed */
     Py_ssize_t delta_at[DELTA_FIELDS], book_at[BOOK_FIELDS], levels_at[LEVELS_FIELDS];
@@ -82,6 +83,41 @@ static int apply(const void *self, PyObject *books, PyObject *delta)
     return done == NULL ? FAILED : APPLIED;
 }
 
+/* Asks for the books of deltas, in advance, field by field: for each the next one is known only when
+   the one before is there. */
+static void ask_for_books(const Updater *updater, PyObject *events, PyObject *books)
+{
+    Py_ssize_t count = PyList_Size(events), found = 0;
+    PyObject **at = PyMem_Malloc((size_t)count * sizeof(PyObject *));
+    for (Py_ssize_t i = 0; at != NULL && i < count; i++) {
+        PyObject *delta = PyList_GetItem(events, i), *symbol, *book;
+        if ((PyObject *)Py_TYPE(delta) != updater->delta_kind
+            || (symbol = slot_at(delta, updater->delta_at[SYMBOL])) == NULL
+            || (PyObject *)Py_TYPE(symbol) != updater->symbol_kind
+            || (book = PyDict_GetItemWithError(books, symbol)) == NULL)
+            continue;
+        ask_for(book, 2 * CACHE_LINE);
+        at[found++] = book;
+    }
+    for (Py_ssize_t i = 0; i < found; i++)
+        if ((PyObject *)Py_TYPE(at[i]) == updater->book_kind)
+            ask_for_fields(at[i], updater->book_at, BOOK_FIELDS);
+        else
+            at[i] = NULL;
+    for (Py_ssize_t i = 0; i < found; i++) {
+        PyObject *levels = at[i] == NULL ? NULL : slot_at(at[i], updater->book_at[LEVELS]);
+        at[i] = levels != NULL && (PyObject *)Py_TYPE(levels) == updater->levels_kind
+                    ? slot_at(levels, updater->levels_at[BOOK])
+                    : NULL;
+        if (at[i] != NULL)
+            ask_for(at[i], BOOK_BYTES);
+    }
+    for (Py_ssize_t i = 0; i < found; i++)
+        if (at[i] != NULL && (PyObject *)Py_TYPE(at[i]) == updater->compiled_kind)
+            ask_for_best(at[i]);
+    PyMem_Free(at);
+}
+
 PyDoc_STRVAR(apply_doc, "apply(events, books, otherwise)\n--\n\n"
                         "Apply the deltas among the events to their books, in this order; those"
                         " that are not the usual case are passed to ``otherwise``.");
@@ -93,6 +129,8 @@ static PyObject *updater_apply(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!O", &given, &PyDict_Type, &books, &otherwise)
         || (events = PySequence_List(given)) == NULL) /* its own: Python code may run */
         return NULL;
+    if (PyDict_Size(books) >= MANY)
+        ask_for_books((Updater *)self, events, books);
     failed = handle_list(self, events, books, otherwise, apply);
     Py_DECREF(events);
     return failed ? NULL : Py_NewRef(Py_None);
@@ -109,10 +147,27 @@ static void updater_free(PyObject *self)
     Py_XDECREF(updater->book_kind);
     Py_XDECREF(updater->levels_kind);
     Py_XDECREF(updater->compiled_kind);
+    Py_XDECREF(updater->symbol_kind);
     Py_XDECREF(updater->synced);
     Py_XDECREF(updater->crossed);
     release(self);
     Py_DECREF(type);
+}
+
+/* The class of symbols, unless it has a comparison of its own. */
+static int find_symbol_kind(Updater *updater, PyObject *delta)
+{
+    PyObject *symbol = PyObject_GetAttrString(delta, "symbol");
+    PyTypeObject *kind;
+    if (symbol == NULL)
+        return -1;
+    kind = Py_TYPE(symbol);
+    if (PyType_GetSlot(kind, Py_tp_hash) == PyType_GetSlot(&PyBaseObject_Type, Py_tp_hash)
+        && PyType_GetSlot(kind, Py_tp_richcompare)
+               == PyType_GetSlot(&PyBaseObject_Type, Py_tp_richcompare))
+        updater->symbol_kind = Py_NewRef((PyObject *)kind);
+    Py_DECREF(symbol);
+    return 0;
 }
 
 static PyObject *updater_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -129,6 +184,10 @@ static PyObject *updater_new(PyTypeObject *type, PyObject *args, PyObject *keywo
                                         &PyTuple_Type, &levels_fields, &synced, &crossed)
         || (updater = (Updater *)allocate(type, 0)) == NULL)
         return NULL;
+    if (find_symbol_kind(updater, delta) < 0) {
+        Py_DECREF(updater);
+        return NULL;
+    }
     updater->compiled_kind = Py_NewRef(state->book);
     updater->synced = Py_NewRef(synced);
     updater->crossed = Py_NewRef(crossed);

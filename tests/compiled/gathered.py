@@ -59,10 +59,10 @@ class BothTaps:
     def _record(self) -> Stored:
         chance = self._chance
         has_id, symbol = chance.choice(((True, BTC), (True, BTC), (True, ETH), (False, BTC)))
-        self._now_ns += chance.choice((1, 1, 1, 400_000_000))
+        self._now_ns += chance.choice((1, 1, 1, 1, 1, 400_000_000))
         number, id_ = self._last.get((has_id, symbol), (0, 0))
-        number += chance.choice((1,) * 40 + (0, 2))
-        id_ += chance.choice((1,) * 20 + (0, 2, -3))
+        number += chance.choice((1,) * 80 + (0, 2))
+        id_ += chance.choice((1,) * 60 + (0, 2, -3))
         if chance.random() < 0.002:
             number = chance.choice(_ODD_NUMBERS)
         if chance.random() < 0.002:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.events import BTC, ticker, trade
 from tests.paths import both_paths  # noqa: F401 (every test runs on both)
 
-from penstock.coverage.batches import GrowingBatch, StreamBatch, by_stream
+from penstock.coverage.batches import StreamBatch, by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.projection import Projection
 from penstock.market.events import Disconnect, Event, Source
@@ -64,19 +64,28 @@ def test_records_of_a_stream_are_passed_on_together_after_a_while() -> None:
     assert world.records == [[first[0], second[0], first[1], third[0]]]
 
 
-def test_of_many_records_the_ends_are_kept_and_the_ranges_of_their_ids() -> None:
+def test_of_many_records_the_ends_are_kept_and_the_range_of_their_ids() -> None:
     world = World()
-    recorded = [world.record(trade(number))[0] for number in (1, 2, 3, 5, 6, 9)]
+    recorded = [world.record(trade(number))[0] for number in (4, 5, 6, 7)]
 
     world.taps.pass_on()
 
     [[batch]] = world.received
     assert batch.records == (recorded[0], recorded[-1])
-    assert batch.count == 6
-    assert [each[:2] for each in batch.ranges] == [(1, 3), (5, 6), (9, 9)]
-    assert [each[2:] for each in batch.ranges] == [
-        (recorded[0], recorded[2]), (recorded[3], recorded[4]), (recorded[5], recorded[5])
-    ]  # fmt: skip
+    assert batch.count == 4
+    assert batch.ranges == [(4, 7, recorded[0], recorded[-1])]
+
+
+def test_records_with_an_id_missing_before_them_are_passed_on_at_once() -> None:
+    world = World()
+    recorded = [world.record(trade(number))[0] for number in (1, 2, 3, 5, 6, 9)]
+
+    [[first], [second]] = world.received
+
+    assert (first.records, first.count) == ((recorded[0], recorded[3]), 4)
+    assert first.ranges == [(1, 3, recorded[0], recorded[2]), (5, 5, recorded[3], recorded[3])]
+    assert (second.records, second.count) == ((recorded[4], recorded[5]), 2)
+    assert second.ranges == [(6, 6, *recorded[4:5] * 2), (9, 9, *recorded[5:] * 2)]
 
 
 def test_records_from_another_source_are_another_batch() -> None:
@@ -89,16 +98,6 @@ def test_records_from_another_source_are_another_batch() -> None:
     world.taps.pass_on()
 
     assert world.records == [recorded[:2], recorded[2:]]
-
-
-def test_ranges_without_number_do_not_grow_without_bound() -> None:
-    world = World()
-    for number in range(1, 4 * GrowingBatch.MOST_RANGES, 2):
-        world.record(trade(number))
-    world.taps.pass_on()
-
-    assert max(len(batch.ranges) for call in world.received for batch in call) == 101
-    assert sum(batch.count for call in world.received for batch in call) == 200
 
 
 class Coverage:

@@ -80,8 +80,6 @@ class GrowingBatch:
         "first",
     )
 
-    MOST_RANGES = 100
-
     def __init__(self, first: Stored, *, by_id: bool) -> None:
         """``by_id``: the ranges of ids are wanted."""
         self.first = self._begin = self._last = first
@@ -99,14 +97,17 @@ class GrowingBatch:
         if self._ranges is not None:
             found = id_of_key(stored.key)
             if found is None or found != self._next_id:
-                if len(self._ranges) == self.MOST_RANGES:
-                    return False
                 self._end_range(self._ranges)
                 self._begin, self._first_id = stored, found
             self._next_id = None if found is None else found + 1
         self._last = stored
         self._count += 1
         return True
+
+    @property
+    def has_skipped(self) -> bool:
+        """Whether a record did not have the next id: then there may be a gap."""
+        return bool(self._ranges)
 
     def take(self) -> StreamBatch:
         """The batch; nothing may be added afterwards."""

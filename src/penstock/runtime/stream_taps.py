@@ -1,9 +1,10 @@
-"""Passes what was recorded to taps that work by stream, all records of a second at once.
+"""Passes what was recorded to taps that work by stream, all records of some seconds at once.
 
 A collector writes hundreds of small batches a second, each with a record or two of many streams. A
 tap costs as much for one record of a stream as for a hundred. So the records of each stream are
 gathered for a moment: only the first and the last of them are kept, and which ids they have.
-Streams become due one after the other, so the event loop is never blocked for long.
+Streams become due one after the other, so the event loop is never blocked for long. Records whose
+ids are not consecutive are passed on at once, since there may be a gap.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +14,8 @@ from penstock.market.events import Disconnect
 from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream
 
-WITHIN_S = 1.0
-"""How long records of a collector are gathered, while others follow."""
+WITHIN_S = 3.0
+"""How long records of a collector are gathered, while others follow, unless somebody asks."""
 
 StreamTap = Callable[[Sequence[StreamBatch]], None]
 """Called with new records by stream, in the order of recording within each."""
@@ -32,7 +33,7 @@ class StreamTaps:
         self._kept: dict[Stream, GrowingBatch] = {}
         """The stream whose records have been kept for longest comes first."""
         self._ended: list[StreamBatch] = []
-        """Batches that could not grow any more, while others are kept."""
+        """Batches that are passed on at once, or could not grow any more."""
         self._gatherer = new_gatherer()
         self._due_ns = 0
         """When the first of what is kept is due, at the earliest."""
@@ -74,10 +75,13 @@ class StreamTaps:
         stream, kept = stored.stream, self._kept
         growing = kept.get(stream)
         if growing is not None:
-            if growing.add(stored):
+            has_grown = growing.add(stored)
+            if has_grown and not growing.has_skipped:
                 return
             self._ended.append(growing.take())
             del kept[stream]
+            if has_grown:
+                return
         kept[stream] = GrowingBatch(stored, by_id=self._has_ids(stream))
 
     def _outdated(self, now_ns: int) -> list[StreamBatch]:

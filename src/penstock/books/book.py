@@ -6,6 +6,7 @@ whole       every frame is the whole book
 """
 
 from collections.abc import Collection
+from decimal import Decimal
 from typing import NamedTuple, Protocol
 
 from penstock.books.rules import BookState
@@ -20,9 +21,9 @@ class SideDepth(NamedTuple):
     """The depth of one side of a snapshot. Levels beyond it are known only once they change."""
 
     levels: int = 0
-    last: str = ""
+    last: Decimal | None = None
     """The price of its last level."""
-    late: str = ""
+    late: Decimal | None = None
     """The price at which the last share of its levels begins."""
 
 

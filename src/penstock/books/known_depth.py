@@ -54,7 +54,7 @@ def side_depth(levels: list[LevelText]) -> SideDepth:
     if not levels:
         return SideDepth()
     late = min(len(levels) - 1, round(len(levels) * (1 - _LAST_PART)))
-    return SideDepth(len(levels), levels[-1][0], levels[late][0])
+    return SideDepth(len(levels), Decimal(levels[-1][0]), Decimal(levels[late][0]))
 
 
 class KnownDepth:
@@ -84,8 +84,8 @@ class KnownDepth:
         past_bid = bid is not None and ends.bid is not None and bid < ends.bid
         return past_bid or (ask is not None and ends.ask is not None and ask > ends.ask)
 
-    def _price(self, side: SideDepth, price: str) -> Decimal | None:
-        return Decimal(price) if side.levels >= self.depth else None
+    def _price(self, side: SideDepth, price: Decimal | None) -> Decimal | None:
+        return price if side.levels >= self.depth else None
 
 
 def _best(book: BookView, ends: Ends) -> tuple[Decimal | None, Decimal | None]:

@@ -19,11 +19,11 @@ from penstock.errors import StorageError
 
 _EVERY_S, _LATEST_S = 1.0, 3.0
 """The time between two statuses: at least, and at most."""
-_SHARE = 0.02
+_SHARE = 0.01
 
 
 def pause_s(took_s: float) -> float:
-    """How long to wait after a status that took so long to make: it is to take 2 % of the time.
+    """How long to wait after a status that took so long to make: it is to take 1 % of the time.
 
     With hundreds of markets it takes tens of milliseconds, in which nothing else is done.
     """

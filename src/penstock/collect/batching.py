@@ -138,7 +138,9 @@ class SharedBatching:
                 while True:
                     await self._batching.due(self._waiting)
                     sources = list(self._sources)
-                    events = [event for each in sources for event in each.take()]
+                    events = sources[0].take()
+                    for other in sources[1:]:
+                        events += other.take()
                     if events:
                         await write(events)
                     for each in sources:

@@ -206,6 +206,7 @@ def measure_beside(url: str) -> dict[str, object]:
             foreign.terminate()
             foreign.wait()
         windows = range(first, first + BESIDE_WINDOWS)
+        sleep_until(windows.stop * WINDOW_S + 0.5)
         reports = {each["window"]: each for each in server.ask("windows")["windows"]}
         rows = [row for row in server.requests() if row["window"] in windows]
     refused = [row for row in rows if row["status"] == 429]

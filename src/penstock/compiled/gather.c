@@ -191,6 +191,8 @@ static void ask_for_batches(const Gatherer *gatherer, const Appended *appended, 
         if (PyTuple_Check(stream) && (batch = PyDict_GetItemWithError(batches, stream)) != NULL) {
             ask_for(batch, 2 * CACHE_LINE);
             at[found++] = batch;
+        } else {
+            PyErr_Clear(); /* `gather_part` looks it up, too */
         }
     }
     for (Py_ssize_t i = 0; i < found; i++)

@@ -94,7 +94,8 @@ async def main(url: str, address: str, tasks: int) -> None:
         ]
         print("ready", flush=True)
         availability: list[asyncio.Task[None]] = []
-        while (command := (await asyncio.to_thread(sys.stdin.readline)).strip()) != "end":
+        # Empty when the benchmark was killed.
+        while (command := (await asyncio.to_thread(sys.stdin.readline)).strip()) not in ("end", ""):
             if command == "ask":
                 heard.statuses.clear()
                 for number in range(tasks):

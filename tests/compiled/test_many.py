@@ -1,4 +1,4 @@
-"""With many streams and books memory is asked for in advance, and the results stay the same."""
+"""With many streams and books memory is prefetched, and the results stay the same."""
 
 from collections.abc import Sequence
 from random import Random

@@ -45,18 +45,18 @@ static void find_streams(const Appender *appender, Append *work)
 {
     int are_many = appender->taken >= MANY;
     for (Py_ssize_t i = 0; are_many && i < work->count; i++)
-        ask_for_stream(appender, PyList_GetItem(work->events, i));
+        prefetch_stream(appender, PyList_GetItem(work->events, i));
     for (Py_ssize_t i = 0; i < work->count; i++) {
         Known *known = known_stream(appender, PyList_GetItem(work->events, i));
         work->items[i] = (Item){known, 0, -1, -1, 0};
         if (are_many && known != NULL) {
-            ask_for(known->head, HEAD_FIELDS * sizeof(PyObject *));
-            ask_for(known->beginning, 2 * CACHE_LINE);
+            prefetch(known->head, HEAD_FIELDS * sizeof(PyObject *));
+            prefetch(known->beginning, 2 * CACHE_LINE);
         }
     }
     for (Py_ssize_t i = 0; are_many && i < work->count; i++)
         if (work->items[i].known != NULL)
-            ask_for_fields(work->items[i].known->head, appender->head_at, HEAD_FIELDS);
+            prefetch_fields(work->items[i].known->head, appender->head_at, HEAD_FIELDS);
 }
 
 /* Assigns every event to the group of its stream, in the order of first appearance. */

@@ -89,8 +89,8 @@ int begin_batch(const Appender *appender, const Append *work, PyObject *head, co
 
 /* The stream of an event, if it is known. */
 Known *known_stream(const Appender *appender, PyObject *event);
-/* Asks for what `known_stream` reads, in advance. */
-void ask_for_stream(const Appender *appender, PyObject *event);
+/* Prefetches what `known_stream` reads. */
+void prefetch_stream(const Appender *appender, PyObject *event);
 
 extern const char add_doc[];
 PyObject *appender_add(PyObject *self, PyObject *args);

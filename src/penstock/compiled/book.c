@@ -338,7 +338,7 @@ static void fill_side(Side *side, Changes *changes)
     }
 }
 
-void ask_for_best(PyObject *self)
+void prefetch_best(PyObject *self)
 {
     const Book *book = (Book *)self;
     for (int s = 0; s < 2; s++) {

@@ -180,16 +180,16 @@ static int gather_part(const Gatherer *gatherer, const Appended *appended, const
     return outcome < 0 ? -1 : 0;
 }
 
-/* Asks for the batches of parts, in advance. The keys of the dict are tuples of texts: looking one up
+/* Prefetches the batches of parts. The keys of the dict are tuples of texts: looking one up
    runs no Python code. */
-static void ask_for_batches(const Gatherer *gatherer, const Appended *appended, PyObject *batches)
+static void prefetch_batches(const Gatherer *gatherer, const Appended *appended, PyObject *batches)
 {
     Py_ssize_t count = appended->parts_count, found = 0;
     PyObject **at = PyMem_Malloc((size_t)count * sizeof(PyObject *));
     for (Py_ssize_t p = 0; at != NULL && p < count; p++) {
         PyObject *stream = appended->parts[p].stream, *batch = NULL;
         if (PyTuple_Check(stream) && (batch = PyDict_GetItemWithError(batches, stream)) != NULL) {
-            ask_for(batch, 2 * CACHE_LINE);
+            prefetch(batch, 2 * CACHE_LINE);
             at[found++] = batch;
         } else {
             PyErr_Clear(); /* `gather_part` looks it up, too */
@@ -197,13 +197,13 @@ static void ask_for_batches(const Gatherer *gatherer, const Appended *appended, 
     }
     for (Py_ssize_t i = 0; i < found; i++)
         if ((PyObject *)Py_TYPE(at[i]) == gatherer->batch_kind)
-            ask_for_fields(at[i], gatherer->batch_at, BATCH_FIELDS);
+            prefetch_fields(at[i], gatherer->batch_at, BATCH_FIELDS);
         else
             at[i] = NULL;
     for (Py_ssize_t i = 0; i < found; i++) {
         PyObject *last = at[i] == NULL ? NULL : slot_at(at[i], gatherer->batch_at[LAST]);
         if (last != NULL && (PyObject *)Py_TYPE(last) == gatherer->record_kind)
-            ask_for_fields(last, gatherer->record_at, RECORD_FIELDS);
+            prefetch_fields(last, gatherer->record_at, RECORD_FIELDS);
     }
     PyMem_Free(at);
 }
@@ -224,7 +224,7 @@ static PyObject *gatherer_gather(PyObject *self, PyObject *args)
     appended = as_appended(given, PyType_GetModuleState(Py_TYPE(self)), gatherer->record_kind);
     if (appended != NULL) { /* among which there is no marker: those are left to Python */
         if (PyDict_Size(batches) >= MANY)
-            ask_for_batches(gatherer, appended, batches);
+            prefetch_batches(gatherer, appended, batches);
         for (Py_ssize_t p = 0; !failed && p < appended->parts_count; p++)
             failed = gather_part(gatherer, appended, &appended->parts[p], batches, otherwise);
     } else {

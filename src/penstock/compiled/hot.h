@@ -63,8 +63,8 @@ PyObject *level_of(State *state, Span price, Span quantity);
    exception set. */
 int change_book(PyObject *book, PyObject *bids, PyObject *asks);
 int has_crossed(PyObject *book);
-/* Asks for its best levels, in advance; the object itself must be there. */
-void ask_for_best(PyObject *book);
+/* Prefetches its best levels; the object itself must be there. */
+void prefetch_best(PyObject *book);
 #define BOOK_BYTES 160 /* of the object, without its levels */
 
 #define MOST_FIELDS 32
@@ -97,14 +97,14 @@ static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value
 
 #define CACHE_LINE 64
 
-static inline void ask_for(const void *from, size_t size)
+static inline void prefetch(const void *from, size_t size)
 {
     for (size_t at = 0; at < size; at += CACHE_LINE)
         __builtin_prefetch((const char *)from + at);
 }
 
-/* Asks for the values of fields; the object itself must be there. */
-static inline void ask_for_fields(PyObject *object, const Py_ssize_t *offsets, Py_ssize_t count)
+/* Prefetches the values of fields; the object itself must be there. */
+static inline void prefetch_fields(PyObject *object, const Py_ssize_t *offsets, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++)
         __builtin_prefetch(slot_at(object, offsets[i]));

@@ -60,11 +60,11 @@ Known *known_stream(const Appender *appender, PyObject *event)
     return found->encoder == NULL ? NULL : found;
 }
 
-void ask_for_stream(const Appender *appender, PyObject *event)
+void prefetch_stream(const Appender *appender, PyObject *event)
 {
     Known stream;
     if (identify(appender, event, &stream))
-        ask_for(&appender->known[(Py_ssize_t)stream.hash & (appender->places - 1)], sizeof(Known));
+        prefetch(&appender->known[(Py_ssize_t)stream.hash & (appender->places - 1)], sizeof(Known));
 }
 
 static void forget(Known *known)

@@ -83,9 +83,9 @@ static int apply(const void *self, PyObject *books, PyObject *delta)
     return done == NULL ? FAILED : APPLIED;
 }
 
-/* Asks for the books of deltas, in advance, field by field: for each the next one is known only when
+/* Prefetches the books of deltas, field by field: for each the next one is known only when
    the one before is there. */
-static void ask_for_books(const Updater *updater, PyObject *events, PyObject *books)
+static void prefetch_books(const Updater *updater, PyObject *events, PyObject *books)
 {
     Py_ssize_t count = PyList_Size(events), found = 0;
     PyObject **at = PyMem_Malloc((size_t)count * sizeof(PyObject *));
@@ -96,12 +96,12 @@ static void ask_for_books(const Updater *updater, PyObject *events, PyObject *bo
             || (PyObject *)Py_TYPE(symbol) != updater->symbol_kind
             || (book = PyDict_GetItemWithError(books, symbol)) == NULL)
             continue;
-        ask_for(book, 2 * CACHE_LINE);
+        prefetch(book, 2 * CACHE_LINE);
         at[found++] = book;
     }
     for (Py_ssize_t i = 0; i < found; i++)
         if ((PyObject *)Py_TYPE(at[i]) == updater->book_kind)
-            ask_for_fields(at[i], updater->book_at, BOOK_FIELDS);
+            prefetch_fields(at[i], updater->book_at, BOOK_FIELDS);
         else
             at[i] = NULL;
     for (Py_ssize_t i = 0; i < found; i++) {
@@ -110,11 +110,11 @@ static void ask_for_books(const Updater *updater, PyObject *events, PyObject *bo
                     ? slot_at(levels, updater->levels_at[BOOK])
                     : NULL;
         if (at[i] != NULL)
-            ask_for(at[i], BOOK_BYTES);
+            prefetch(at[i], BOOK_BYTES);
     }
     for (Py_ssize_t i = 0; i < found; i++)
         if (at[i] != NULL && (PyObject *)Py_TYPE(at[i]) == updater->compiled_kind)
-            ask_for_best(at[i]);
+            prefetch_best(at[i]);
     PyMem_Free(at);
 }
 
@@ -130,7 +130,7 @@ static PyObject *updater_apply(PyObject *self, PyObject *args)
         || (events = PySequence_List(given)) == NULL) /* its own: Python code may run */
         return NULL;
     if (PyDict_Size(books) >= MANY)
-        ask_for_books((Updater *)self, events, books);
+        prefetch_books((Updater *)self, events, books);
     failed = handle_list(self, events, books, otherwise, apply);
     Py_DECREF(events);
     return failed ? NULL : Py_NewRef(Py_None);

@@ -317,6 +317,14 @@ def test_a_reader_misses_nothing_while_tables_are_made(
     assert max(int(table.stem) for table in (tmp_path / "log" / "a").glob("*.sst")) > 20
 
 
+def test_records_are_placed_in_memory_beside_those_of_their_stream(tmp_path: Path) -> None:
+    """An option that rocksdict has no method for, and that would be missing silently."""
+    open_log(f"rocksdb:{tmp_path}").writer("a").close()
+
+    (options,) = (tmp_path / "log" / "a").glob("OPTIONS-*")
+    assert "memtable_insert_with_hint_prefix_extractor=rocksdb.FixedPrefix.5" in options.read_text()
+
+
 def test_a_table_that_is_made_while_a_reader_catches_up_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

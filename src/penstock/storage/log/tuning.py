@@ -1,6 +1,7 @@
 """The options of RocksDB, for the owner of a slot and for its readers."""
 
 from functools import lru_cache
+from pathlib import Path
 
 from rocksdict import (
     BlockBasedOptions,
@@ -22,6 +23,7 @@ _AT_ONCE = 16
 _SIMILAR_PERCENT = 60
 """By how much one of them may be larger than the one before."""
 _NEVER_PERCENT = 1_000_000
+_HINTS = Path(__file__).parent / "hints"
 _WINDOW_BITS, _FAST, _STRATEGY, _NO_DICTIONARY = -14, -1, 0, 0
 """Of zstd: RocksDB's defaults, but for the level, which takes as little time as lz4."""
 
@@ -41,13 +43,13 @@ def readers_cache(folder: str) -> Cache:
 
 def readers_options(cache: Cache) -> Options:
     """The options for a secondary."""
-    return _options(cache)
+    return _options(cache, Options(raw_mode=True))
 
 
 def owners_options() -> Options:
     """The options for the one process that writes."""
     # An owner hardly reads: only to place a record that arrived late.
-    options = _options(Cache(4 * 1024 * 1024))
+    options = _options(Cache(4 * 1024 * 1024), Options.load_latest(str(_HINTS))[1]["default"])
     # What is not yet in tables is in memory: a small buffer keeps an owner's memory constant.
     options.set_write_buffer_size(16 * 1024 * 1024)
     options.set_arena_block_size(_PIECE_BYTES)
@@ -87,8 +89,7 @@ def read_options() -> ReadOptions:
     return options
 
 
-def _options(cache: Cache) -> Options:
-    options = Options(raw_mode=True)
+def _options(cache: Cache, options: Options) -> Options:
     options.create_if_missing(True)
     # Fast for recent data, small for old data.
     options.set_compression_type(DBCompressionType.lz4())

@@ -4,8 +4,8 @@ A message that arrives alone is written and published within a fraction of a mil
 are waiting on the sockets they are gathered into one batch, until it is full or has waited for
 ``latest_s``. Every write has a fixed cost, more than that of ten messages. So the next batch is
 gathered for as long as the last write took, and longer the more messages arrive per second, up to
-a quarter of ``latest_s``: the busier the process, the larger its batches. After a full batch there
-is no such pause: more than that only leaves the processor's caches before it is written.
+three eighths of ``latest_s``: the busier the process, the larger its batches. After a full batch
+there is no such pause: more than that only leaves the processor's caches before it is written.
 """
 
 import asyncio
@@ -20,10 +20,12 @@ from penstock.market.events import Event
 
 FULL = 2_000
 """With this many frames and events waiting, a batch is written without waiting for more."""
-_MANY = 100
+_MANY = 150
 """With fewer waiting after a pause, a batch is written: the sockets were read meanwhile."""
-_FREQUENT = 4_000
-"""With this many messages per second, batches are gathered for a quarter of ``latest_s``."""
+_LONGEST = 3 / 8
+"""Of ``latest_s``: for so long batches are gathered …"""
+_FREQUENT = 5_000
+"""… with this many messages per second."""
 _RATE_NS = 100_000_000
 """The time over which the rate of messages is averaged."""
 _SECOND_NS = 1_000_000_000
@@ -92,7 +94,7 @@ class Batching:
         It grows with the square of the rate, so that a message that is one of a few waits little.
         """
         share = min(1.0, self._per_s / _FREQUENT)
-        return round(self._latest_ns / 4 * share * share)
+        return round(self._latest_ns * _LONGEST * share * share)
 
     def written(self) -> None:
         """Note that the batch is written."""

@@ -22,7 +22,7 @@ class Collect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flush_ms: Count = 20
     """Maximum milliseconds before an event is written. It is written as soon as nothing more is
     waiting to be read; under load, events are batched into one write for up to this long, and
-    with thousands of events per second for a quarter of it."""
+    with thousands of events per second for three eighths of it."""
     event_loop: EventLoop = "auto"
     """Event loop of ``penstock collect`` and ``penstock bus``: ``asyncio``, ``uvloop`` (the extra
     ``uvloop``), or ``auto``: uvloop if it is installed."""

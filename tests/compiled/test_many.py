@@ -80,13 +80,21 @@ def test_records_of_many_streams_are_the_same_on_both_paths(seed: int) -> None:
         in_python_only = SlotWriter("a", MemoryPairs)
     writer, at_ns = SlotWriter("a", MemoryPairs), 0
     ids = dict.fromkeys(SYMBOLS, 0)
-    for _ in range(40):
-        batch: list[Event] = []
-        for symbol in chance.choices(SYMBOLS, k=80):
-            at_ns += 40_000_000
-            ids[symbol] += chance.choice((1, 1, 1, 1, 1, 1, 1, 1, 0, 3))
+    for turn in range(40):
+        symbols, batch = chance.choices(SYMBOLS, k=80), list[Event]()
+        at_ns += 300_000_000 - at_ns % 100_000_000
+        is_first = turn % 8 == 0
+        if is_first:  # and from the second on as after a failure: streams get other indexes
+            writer._forget_heads()
+            in_python_only._forget_heads()
+            symbols = chance.sample(SYMBOLS, len(SYMBOLS))
+        # An id that was there is left to Python, and with it all of its batch is a list.
+        steps = (1,) * 8 + ((0, 3) if turn % 4 == 2 else (1, 3))
+        for symbol in symbols:
+            at_ns += 100_000
+            ids[symbol] += chance.choice(steps)
             batch.append(events.trade(ids[symbol], symbol, received_at_ns=at_ns))
-            if chance.random() < 0.2:
+            if is_first or chance.random() < 0.2:
                 batch.append(events.ticker(at_ns, symbol, update_id=None))
         records = writer.append(batch)
         assert by_stream(records) == by_stream(in_python_only.append(batch))

@@ -1,6 +1,6 @@
 """Records reach taps by stream, many batches at once, and never on the other side of a marker."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from hypothesis import given
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.events import BTC, ticker, trade
 from tests.paths import both_paths  # noqa: F401 (every test runs on both)
 
-from penstock.coverage.batches import StreamBatch, by_stream
+from penstock.coverage.batches import StreamBatch, TapRecord, by_stream
 from penstock.coverage.continuity import Continuity
 from penstock.coverage.projection import Projection
 from penstock.market.events import Disconnect, Event, Source
@@ -32,6 +32,22 @@ def in_trades(stream: Stream) -> bool:
     return stream.channel == "trades"
 
 
+Told = tuple[Stream, int, bytes, Event]
+
+
+def told(stream: Stream, *records: TapRecord) -> list[Told]:
+    """What taps are told of records."""
+    return [(stream, each.number, each.key, each.event) for each in records]
+
+
+def all_told(recorded: Iterable[Stored]) -> list[Told]:
+    return [each for stored in recorded for each in told(stored.stream, stored)]
+
+
+def ranges(batch: StreamBatch) -> list[tuple[int, int, list[Told]]]:
+    return [(first, last, told(batch.stream, *ends)) for first, last, *ends in batch.ranges]
+
+
 class World:
     """Taps on a log in memory, and what one of them received, call by call."""
 
@@ -41,8 +57,11 @@ class World:
         self._writer = open_log("memory:").writer("a")
 
     @property
-    def records(self) -> list[list[Stored]]:
-        return [[stored for batch in call for stored in batch.records] for call in self.received]
+    def records(self) -> list[list[Told]]:
+        return [
+            [each for batch in call for each in told(batch.stream, *batch.records)]
+            for call in self.received
+        ]
 
     def record(self, *events: Event) -> list[Stored]:
         stored = self._writer.append(events)
@@ -61,7 +80,7 @@ def test_records_of_a_stream_are_passed_on_together_after_a_while() -> None:
     assert world.records == []
     third = world.record(trade(8, ETH, received_at_ns=WITHIN_NS))
 
-    assert world.records == [[first[0], second[0], first[1], third[0]]]
+    assert world.records == [all_told([first[0], second[0], first[1], third[0]])]
 
 
 def test_of_many_records_the_ends_are_kept_and_the_range_of_their_ids() -> None:
@@ -71,9 +90,9 @@ def test_of_many_records_the_ends_are_kept_and_the_range_of_their_ids() -> None:
     world.taps.pass_on()
 
     [[batch]] = world.received
-    assert batch.records == (recorded[0], recorded[-1])
+    assert world.records == [all_told([recorded[0], recorded[-1]])]
     assert batch.count == 4
-    assert batch.ranges == [(4, 7, recorded[0], recorded[-1])]
+    assert ranges(batch) == [(4, 7, all_told([recorded[0], recorded[-1]]))]
 
 
 def test_records_with_an_id_missing_before_them_are_passed_on_at_once() -> None:
@@ -81,11 +100,22 @@ def test_records_with_an_id_missing_before_them_are_passed_on_at_once() -> None:
     recorded = [world.record(trade(number))[0] for number in (1, 2, 3, 5, 6, 9)]
 
     [[first], [second]] = world.received
+    one, _, three, five, six, nine = all_told(recorded)
 
-    assert (first.records, first.count) == ((recorded[0], recorded[3]), 4)
-    assert first.ranges == [(1, 3, recorded[0], recorded[2]), (5, 5, recorded[3], recorded[3])]
-    assert (second.records, second.count) == ((recorded[4], recorded[5]), 2)
-    assert second.ranges == [(6, 6, *recorded[4:5] * 2), (9, 9, *recorded[5:] * 2)]
+    assert world.records == [[one, five], [six, nine]]
+    assert (first.count, second.count) == (4, 2)
+    assert ranges(first) == [(1, 3, [one, three]), (5, 5, [five, five])]
+    assert ranges(second) == [(6, 6, [six, six]), (9, 9, [nine, nine])]
+
+
+def test_of_records_without_ids_the_ends_are_kept_too() -> None:
+    world = World()
+    recorded = [world.record(ticker(at_ns))[0] for at_ns in (4, 5, 9)]
+
+    world.taps.pass_on()
+
+    assert world.records == [all_told([recorded[0], recorded[-1]])]
+    assert world.received[0][0].count == 3
 
 
 def test_records_from_another_source_are_another_batch() -> None:
@@ -97,7 +127,7 @@ def test_records_from_another_source_are_another_batch() -> None:
 
     world.taps.pass_on()
 
-    assert world.records == [recorded[:2], recorded[2:]]
+    assert world.records == [all_told(recorded[:2]), all_told(recorded[2:])]
 
 
 class Coverage:
@@ -153,7 +183,7 @@ def test_each_batch_is_passed_on_where_nothing_is_kept() -> None:
     first = world.record(trade(1))
     second = world.record(trade(2))
 
-    assert world.records == [first, second]
+    assert world.records == [all_told(first), all_told(second)]
 
 
 def test_what_is_kept_is_passed_on_when_it_is_needed() -> None:
@@ -163,7 +193,7 @@ def test_what_is_kept_is_passed_on_when_it_is_needed() -> None:
     world.taps.pass_on()
     world.taps.pass_on()
 
-    assert world.records == [some]
+    assert world.records == [all_told(some)]
 
 
 @given(st.lists(st.lists(st.tuples(st.booleans(), st.integers(0, 2 * WITHIN_NS)), min_size=1)))
@@ -189,7 +219,8 @@ def test_each_record_is_passed_on_once_and_in_order(
         for batch in found:
             if batch.stream == stream:
                 passed = list(islice(mine, batch.count))
-                assert list(batch.records) == list(dict.fromkeys((passed[0], passed[-1])))
+                ends = passed[:1] if batch.count == 1 else [passed[0], passed[-1]]
+                assert told(stream, *batch.records) == all_told(ends)
         assert not list(mine)
 
 
@@ -201,11 +232,11 @@ def test_a_marker_separates_what_was_before_it_from_what_comes_after() -> None:
     after = world.record(trade(9))
     world.taps.pass_on()
 
-    assert world.records == [before, marked, after]
+    assert world.records == [all_told(before), all_told(marked), all_told(after)]
 
 
 def test_a_tap_that_raises_is_reported_and_harms_no_other() -> None:
-    received, failed = list[Stored](), list[tuple[StreamTap, str]]()
+    received, failed = list[TapRecord](), list[tuple[StreamTap, str]]()
 
     def broken(batches: Sequence[StreamBatch]) -> None:
         raise ValueError(f"{len(batches)} streams")

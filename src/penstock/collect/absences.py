@@ -12,9 +12,9 @@ from penstock.collect.status import CollectorStatus
 from penstock.coverage.batches import StreamBatch
 from penstock.coverage.writing import STREAMED
 from penstock.market.channels import DISCONNECTS, find, recorded_in
-from penstock.market.events import Cause, Disconnect
+from penstock.market.events import Cause, Disconnect, Event
 from penstock.market.symbol import Symbol
-from penstock.storage.log import LogReader, Stored
+from penstock.storage.log import LogReader
 from penstock.storage.log.keys import Stream
 from penstock.streaming.disconnects import Disconnects
 from penstock.streaming.wanted import StreamKey, Subscriptions
@@ -58,7 +58,7 @@ class Absences:
         for stream in self._last_ns:
             if stream.channel == DISCONNECTS.name:
                 for stored in log.scan(stream, reverse=True, limit=1):
-                    self._note_marker(stored)
+                    self._note_marker(stored.event)
         if before is not None and before.state == "stopped":
             self._reason = "not running: stopped"
         elif before is not None:
@@ -73,7 +73,7 @@ class Absences:
             self._last_ns[batch.stream] = batch.records[-1].event.received_at_ns
             if batch.stream.channel == DISCONNECTS.name:
                 for stored in batch.records:
-                    self._note_marker(stored)
+                    self._note_marker(stored.event)
 
     def markers_at_start(self, stream_keys: Iterable[StreamKey], at_ns: int) -> list[Disconnect]:
         """The markers of streams that are collected again after a restart."""
@@ -119,11 +119,10 @@ class Absences:
             marker is not None and channel in marker.channels and marker.received_at_ns >= last_ns
         )
 
-    def _note_marker(self, stored: Stored) -> None:
-        event = stored.event
+    def _note_marker(self, event: Event) -> None:
         # A marker of log damage is about a past range; the stream is not absent after it.
         if isinstance(event, Disconnect) and event.cause != "damaged":
-            self._marker_of[stored.stream.symbol] = event
+            self._marker_of[event.symbol.slug] = event
 
 
 def all_well(status: CollectorStatus) -> bool:

@@ -120,7 +120,8 @@ static Part *add_part(const Appender *appender, const Append *work, const Group 
     Part *part = &made->parts[made->parts_count++];
     *part = (Part){Py_NewRef(slot_at(head, appender->head_at[STREAM])),
                    Py_NewRef(slot_at(head, appender->head_at[TOPIC])),
-                   group->known->encoder->source, number, made->count, 0, group->by_id};
+                   group->known->encoder, group->known->index, number, made->count, 0,
+                   group->by_id};
     return part;
 }
 

@@ -25,6 +25,7 @@ typedef struct {
     uint64_t hash;
     uint64_t round;   /* the last append with events of it */
     Py_ssize_t group; /* its group in that append */
+    Py_ssize_t index; /* among all known streams */
 } Known;
 
 typedef struct {

@@ -17,7 +17,8 @@ typedef struct {
 /* Records of one stream, which follow each other. */
 typedef struct {
     PyObject *stream, *topic;
-    Py_ssize_t source;       /* where its events have their source; -1 if that is not known */
+    const Encoder *encoder;  /* of its events; kept by the appender */
+    Py_ssize_t index;        /* of the stream, among all that the appender knows */
     int64_t number;          /* of the first one */
     Py_ssize_t first, count; /* among all records */
     int by_id;

@@ -9,7 +9,12 @@
 #define FIRST_NOT_ID 0xFE /* keys that begin so are no plain ids */
 
 enum { RECORD_STREAM, RECORD_NUMBER, RECORD_KEY, RECORD_EVENT, RECORD_FIELDS };
-enum { SOURCE, LAST, COUNT, NEXT_ID, RANGES, BATCH_FIELDS };
+enum { SOURCE, LAST, NEXT_NUMBER, NEXT_ID, RANGES, BATCH_FIELDS };
+
+/* The batch that a stream had last. It may have been taken: then no record fits. */
+typedef struct {
+    PyObject *stream, *batch;
+} Place;
 
 typedef struct {
     PyObject_HEAD
@@ -17,6 +22,9 @@ typedef struct {
     PyObject *source; /* the name of that field */
     PyObject *marker; /* the class of events before which everything else has to be passed on */
     Py_ssize_t record_at[RECORD_FIELDS], batch_at[BATCH_FIELDS];
+    PyObject *batches;     /* the dict that the places are of */
+    Place *places;         /* by the index of the stream: a dict needs several waits for memory */
+    Py_ssize_t room;
 } Gatherer;
 
 /* The id in a key; 0 if it is none, or not a plain one. */
@@ -48,39 +56,36 @@ static int has_source(const Gatherer *gatherer, PyObject *event, PyObject *sourc
 }
 
 /* Whether a record with this number can follow what is in a batch, and what the batch has. */
-static int can_follow(const Gatherer *gatherer, PyObject *batch, int64_t number, int64_t *count,
-                      int *by_id, int64_t *next_id)
+static int can_follow(const Gatherer *gatherer, PyObject *batch, int64_t number, int *by_id,
+                      int64_t *next_id)
 {
     const Py_ssize_t *of_batch = gatherer->batch_at;
-    PyObject *last, *ranges;
-    int64_t before;
+    PyObject *ranges;
+    int64_t next;
     if ((PyObject *)Py_TYPE(batch) != gatherer->batch_kind
-        || (last = slot_at(batch, of_batch[LAST])) == NULL
-        || (PyObject *)Py_TYPE(last) != gatherer->record_kind
-        || !whole_of(slot_at(last, gatherer->record_at[RECORD_NUMBER]), &before)
-        || before == INT64_MAX || number != before + 1
-        || !whole_of(slot_at(batch, of_batch[COUNT]), count)
+        || !whole_of(slot_at(batch, of_batch[NEXT_NUMBER]), &next)
+        || number != next || number == INT64_MAX
         || (ranges = slot_at(batch, of_batch[RANGES])) == NULL)
         return 0;
     *by_id = ranges != Py_None;
     return !*by_id || whole_of(slot_at(batch, of_batch[NEXT_ID]), next_id);
 }
 
-/* Lets a batch have so many records, up to this one; 1, or -1 with an exception set. */
-static int grow(const Gatherer *gatherer, PyObject *batch, PyObject *last, int64_t count,
+/* Lets a batch grow up to this event; 1, or -1 with an exception set. */
+static int grow(const Gatherer *gatherer, PyObject *batch, PyObject *last, int64_t next_number,
                 const int64_t *next_id)
 {
     const Py_ssize_t *of_batch = gatherer->batch_at;
-    PyObject *of_count = PyLong_FromLongLong(count);
+    PyObject *number = PyLong_FromLongLong(next_number);
     PyObject *next = next_id == NULL ? NULL : PyLong_FromLongLong(*next_id);
-    if (of_count == NULL || (next_id != NULL && next == NULL)) {
-        Py_XDECREF(of_count);
+    if (number == NULL || (next_id != NULL && next == NULL)) {
+        Py_XDECREF(number);
         Py_XDECREF(next);
         return -1;
     }
     if (next != NULL)
         set_slot(batch, of_batch[NEXT_ID], next);
-    set_slot(batch, of_batch[COUNT], of_count);
+    set_slot(batch, of_batch[NEXT_NUMBER], number);
     set_slot(batch, of_batch[LAST], Py_NewRef(last));
     return 1;
 }
@@ -89,18 +94,18 @@ static int grow(const Gatherer *gatherer, PyObject *batch, PyObject *last, int64
 static int add(const Gatherer *gatherer, PyObject *batch, PyObject *record)
 {
     const Py_ssize_t *of_record = gatherer->record_at;
-    int64_t number, count, id = 0, next_id = 0;
+    PyObject *event = slot_at(record, of_record[RECORD_EVENT]);
+    int64_t number, id = 0, next_id = 0;
     int by_id, same;
     if (!whole_of(slot_at(record, of_record[RECORD_NUMBER]), &number)
-        || !can_follow(gatherer, batch, number, &count, &by_id, &next_id)
+        || !can_follow(gatherer, batch, number, &by_id, &next_id)
         || (by_id && (!id_of(slot_at(record, of_record[RECORD_KEY]), &id) || id != next_id)))
         return 0;
-    same = has_source(gatherer, slot_at(record, of_record[RECORD_EVENT]),
-                      slot_at(batch, gatherer->batch_at[SOURCE]));
+    same = has_source(gatherer, event, slot_at(batch, gatherer->batch_at[SOURCE]));
     if (same <= 0)
         return same;
     next_id = id + 1;
-    return grow(gatherer, batch, record, count + 1, by_id ? &next_id : NULL);
+    return grow(gatherer, batch, event, number + 1, by_id ? &next_id : NULL);
 }
 
 /* The same for all records of a part: 0 if each of them has to be handled by itself. */
@@ -108,23 +113,20 @@ static int add_part(const Gatherer *gatherer, PyObject *batch, const Appended *a
                     const Part *part)
 {
     const Record *records = appended->records + part->first;
-    PyObject *source = slot_at(batch, gatherer->batch_at[SOURCE]), *last;
-    int64_t count, next_id = 0;
-    int by_id, outcome;
-    if (part->source < 0 || source == NULL
-        || !can_follow(gatherer, batch, part->number, &count, &by_id, &next_id)
+    PyObject *source = slot_at(batch, gatherer->batch_at[SOURCE]);
+    int64_t next_id = 0;
+    int by_id;
+    if (part->encoder->source < 0 || source == NULL
+        || !can_follow(gatherer, batch, part->number, &by_id, &next_id)
         || (by_id && !part->by_id))
         return 0;
     for (Py_ssize_t i = 0; i < part->count; i++)
-        if (slot_at(records[i].event, part->source) != source
+        if (slot_at(records[i].event, part->encoder->source) != source
             || (by_id && (records[i].key != next_id + i || records[i].key == INT64_MAX)))
             return 0;
-    if ((last = stored_of(appended, part->first + part->count - 1)) == NULL)
-        return -1;
     next_id += part->count;
-    outcome = grow(gatherer, batch, last, count + part->count, by_id ? &next_id : NULL);
-    Py_DECREF(last);
-    return outcome;
+    return grow(gatherer, batch, records[part->count - 1].event, part->number + part->count,
+                by_id ? &next_id : NULL);
 }
 
 static int gather(const void *self, PyObject *batches, PyObject *record)
@@ -157,18 +159,86 @@ static int has_marker(const Gatherer *gatherer, PyObject *records)
     return 0;
 }
 
+/* ---- places ---- */
+
+static void forget_places(Gatherer *gatherer)
+{
+    Place *places = gatherer->places;
+    Py_ssize_t room = gatherer->room;
+    gatherer->places = NULL;
+    gatherer->room = 0;
+    for (Py_ssize_t i = 0; i < room; i++) {
+        Py_XDECREF(places[i].stream);
+        Py_XDECREF(places[i].batch);
+    }
+    PyMem_Free(places);
+}
+
+/* Has a place for every part, in this dict: 0, or -1 with an exception set. */
+static int find_places(Gatherer *gatherer, const Appended *appended, PyObject *batches)
+{
+    Py_ssize_t needed = 0, room = gatherer->room ? gatherer->room : 16;
+    Place *places;
+    if (gatherer->batches != batches) {
+        PyObject *before = gatherer->batches;
+        forget_places(gatherer);
+        gatherer->batches = Py_NewRef(batches);
+        Py_XDECREF(before);
+    }
+    for (Py_ssize_t p = 0; p < appended->parts_count; p++)
+        if (appended->parts[p].index >= needed)
+            needed = appended->parts[p].index + 1;
+    if (needed <= gatherer->room)
+        return 0;
+    while (room < needed)
+        room *= 2;
+    if ((places = PyMem_Realloc(gatherer->places, (size_t)room * sizeof(Place))) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(places + gatherer->room, 0, (size_t)(room - gatherer->room) * sizeof(Place));
+    gatherer->places = places;
+    gatherer->room = room;
+    return 0;
+}
+
+/* The batch that the stream of a part had last; NULL if none is known. */
+static PyObject *batch_before(const Gatherer *gatherer, const Part *part)
+{
+    const Place *place = &gatherer->places[part->index];
+    return place->stream == part->stream ? place->batch : NULL;
+}
+
+static void note_batch(Gatherer *gatherer, const Part *part, PyObject *batch)
+{
+    Place *place = &gatherer->places[part->index], before = *place;
+    *place = (Place){Py_NewRef(part->stream), Py_NewRef(batch)};
+    Py_XDECREF(before.stream);
+    Py_XDECREF(before.batch);
+}
+
+/* Whether the batch of a part grew by it; 0 if each record has to be handled by itself, -1 with an
+   exception set. */
+static int grow_by_part(Gatherer *gatherer, const Appended *appended, const Part *part,
+                        PyObject *batches)
+{
+    PyObject *before = batch_before(gatherer, part), *batch;
+    int outcome = before == NULL ? 0 : add_part(gatherer, before, appended, part);
+    if (outcome != 0)
+        return outcome;
+    if ((batch = PyDict_GetItemWithError(batches, part->stream)) == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    if (batch == before)
+        return 0;
+    note_batch(gatherer, part, batch);
+    return add_part(gatherer, batch, appended, part);
+}
+
 /* Gathers a part; 0, or -1 with an exception set. */
-static int gather_part(const Gatherer *gatherer, const Appended *appended, const Part *part,
+static int gather_part(Gatherer *gatherer, const Appended *appended, const Part *part,
                        PyObject *batches, PyObject *otherwise)
 {
-    PyObject *batch = PyDict_GetItemWithError(batches, part->stream);
-    int outcome = 0;
-    if (batch != NULL) {
-        Py_INCREF(batch);
-        outcome = add_part(gatherer, batch, appended, part);
-        Py_DECREF(batch);
-    } else if (PyErr_Occurred())
-        return -1;
+    int outcome = grow_by_part(gatherer, appended, part, batches);
     for (Py_ssize_t i = 0; outcome == 0 && i < part->count; i++) {
         PyObject *record = stored_of(appended, part->first + i);
         int done = record == NULL ? -1
@@ -180,32 +250,31 @@ static int gather_part(const Gatherer *gatherer, const Appended *appended, const
     return outcome < 0 ? -1 : 0;
 }
 
-/* Prefetches the batches of parts. The keys of the dict are tuples of texts: looking one up
-   runs no Python code. */
-static void prefetch_batches(const Gatherer *gatherer, const Appended *appended, PyObject *batches)
+/* Prefetches the batches of parts, and the events that they will release. */
+static void prefetch_batches(const Gatherer *gatherer, const Appended *appended)
 {
-    Py_ssize_t count = appended->parts_count, found = 0;
-    PyObject **at = PyMem_Malloc((size_t)count * sizeof(PyObject *));
-    for (Py_ssize_t p = 0; at != NULL && p < count; p++) {
-        PyObject *stream = appended->parts[p].stream, *batch = NULL;
-        if (PyTuple_Check(stream) && (batch = PyDict_GetItemWithError(batches, stream)) != NULL) {
+    Py_ssize_t count = appended->parts_count;
+    const Part *parts = appended->parts;
+    for (Py_ssize_t p = 0; p < count; p++)
+        __builtin_prefetch(&gatherer->places[parts[p].index]);
+    for (Py_ssize_t p = 0; p < count; p++) {
+        PyObject *batch = batch_before(gatherer, &parts[p]);
+        if (batch != NULL)
             prefetch(batch, 2 * CACHE_LINE);
-            at[found++] = batch;
-        } else {
-            PyErr_Clear(); /* `gather_part` looks it up, too */
-        }
     }
-    for (Py_ssize_t i = 0; i < found; i++)
-        if ((PyObject *)Py_TYPE(at[i]) == gatherer->batch_kind)
-            prefetch_fields(at[i], gatherer->batch_at, BATCH_FIELDS);
-        else
-            at[i] = NULL;
-    for (Py_ssize_t i = 0; i < found; i++) {
-        PyObject *last = at[i] == NULL ? NULL : slot_at(at[i], gatherer->batch_at[LAST]);
-        if (last != NULL && (PyObject *)Py_TYPE(last) == gatherer->record_kind)
-            prefetch_fields(last, gatherer->record_at, RECORD_FIELDS);
+    for (Py_ssize_t p = 0; p < count; p++) {
+        PyObject *batch = batch_before(gatherer, &parts[p]);
+        if (batch != NULL && (PyObject *)Py_TYPE(batch) == gatherer->batch_kind)
+            prefetch_fields(batch, gatherer->batch_at, BATCH_FIELDS);
     }
-    PyMem_Free(at);
+    for (Py_ssize_t p = 0; p < count; p++) {
+        const Encoder *encoder = parts[p].encoder;
+        PyObject *batch = batch_before(gatherer, &parts[p]), *last = NULL;
+        if (batch != NULL && (PyObject *)Py_TYPE(batch) == gatherer->batch_kind)
+            last = slot_at(batch, gatherer->batch_at[LAST]);
+        if (last != NULL && (PyObject *)Py_TYPE(last) == encoder->kind)
+            prefetch_fields(last, encoder->offsets, encoder->count);
+    }
 }
 
 PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
@@ -215,7 +284,7 @@ PyDoc_STRVAR(gather_doc, "gather(records, batches, otherwise)\n--\n\n"
 
 static PyObject *gatherer_gather(PyObject *self, PyObject *args)
 {
-    const Gatherer *gatherer = (Gatherer *)self;
+    Gatherer *gatherer = (Gatherer *)self;
     PyObject *given, *batches, *otherwise, *records;
     const Appended *appended;
     int marked = 0, failed = 0;
@@ -223,8 +292,9 @@ static PyObject *gatherer_gather(PyObject *self, PyObject *args)
         return NULL;
     appended = as_appended(given, PyType_GetModuleState(Py_TYPE(self)), gatherer->record_kind);
     if (appended != NULL) { /* among which there is no marker: those are left to Python */
-        if (PyDict_Size(batches) >= MANY)
-            prefetch_batches(gatherer, appended, batches);
+        failed = find_places(gatherer, appended, batches);
+        if (!failed && appended->parts_count && PyDict_Size(batches) >= MANY)
+            prefetch_batches(gatherer, appended);
         for (Py_ssize_t p = 0; !failed && p < appended->parts_count; p++)
             failed = gather_part(gatherer, appended, &appended->parts[p], batches, otherwise);
     } else {
@@ -249,6 +319,8 @@ static void gatherer_free(PyObject *self)
     Py_XDECREF(gatherer->batch_kind);
     Py_XDECREF(gatherer->source);
     Py_XDECREF(gatherer->marker);
+    Py_XDECREF(gatherer->batches);
+    forget_places(gatherer);
     release(self);
     Py_DECREF(type);
 }

@@ -588,26 +588,58 @@ static Stream *place_of(const Reader *reader, Span name, uint32_t hash)
     return &reader->streams[i];
 }
 
-/* A frame that begins with the name of its stream. */
-static int read_named(const Reader *reader, Span frame, PyObject *stamp, PyObject *events)
+/* The name of the stream that a frame begins with; 0 if it does not. */
+static int name_of(const Reader *reader, Span frame, Span *name)
 {
     Py_ssize_t size = PyBytes_Size(reader->prefix);
     const char *stop;
-    const Stream *stream;
-    Span name;
     if (!reader->taken || frame.size < size
         || memcmp(frame.at, PyBytes_AsString(reader->prefix), (size_t)size))
+        return 0;
+    name->at = frame.at + size;
+    if ((stop = memchr(name->at, '"', (size_t)(frame.size - size))) == NULL)
+        return 0;
+    name->size = stop - name->at;
+    return 1;
+}
+
+/* A frame that begins with the name of its stream. */
+static int read_named(const Reader *reader, Span frame, PyObject *stamp, PyObject *events)
+{
+    const Stream *stream;
+    const char *stop;
+    Span name;
+    if (!name_of(reader, frame, &name))
         return UNKNOWN;
-    name.at = frame.at + size;
-    if ((stop = memchr(name.at, '"', (size_t)(frame.size - size))) == NULL)
-        return UNKNOWN;
-    name.size = stop - name.at;
     stream = place_of(reader, name, hash_of(name));
     if (stream->name == NULL)
         return UNKNOWN;
+    stop = name.at + name.size;
     frame.size -= stop - frame.at;
     frame.at = stop;
     return read_as(reader, &reader->layouts[stream->layout], stream, frame, stamp, events);
+}
+
+/* Prefetches the streams of frames, and their symbols, which each event refers to. */
+static void prefetch_streams(const Reader *reader, PyObject *frames)
+{
+    Py_ssize_t count = PyList_Size(frames), found = 0;
+    const Stream **at = PyMem_Malloc((size_t)count * sizeof(Stream *));
+    for (Py_ssize_t i = 0; at != NULL && i < count; i++) {
+        PyObject *frame = PyList_GetItem(frames, i);
+        Span name;
+        if (!PyBytes_Check(frame)
+            || !name_of(reader, (Span){PyBytes_AsString(frame), PyBytes_Size(frame)}, &name))
+            continue;
+        at[found] = &reader->streams[(Py_ssize_t)hash_of(name) & (reader->places - 1)];
+        prefetch(at[found++], sizeof(Stream));
+    }
+    for (Py_ssize_t i = 0; i < found; i++) {
+        __builtin_prefetch(at[i]->text.at);
+        __builtin_prefetch(at[i]->market.at);
+        __builtin_prefetch(at[i]->symbol);
+    }
+    PyMem_Free(at);
 }
 
 static int read_frame(const Reader *reader, PyObject *frame, PyObject *stamp, PyObject *events)
@@ -694,6 +726,8 @@ static PyObject *reader_read_many(PyObject *self, PyObject *const *args, Py_ssiz
         return NULL;
     if (stamps != count)
         outcome = UNKNOWN;
+    if (reader->taken >= MANY && PyList_Check(args[0]))
+        prefetch_streams(reader, args[0]);
     if ((events = PyList_New(0)) == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < count && outcome == RECOGNISED; i++) {

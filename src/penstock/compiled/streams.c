@@ -159,9 +159,10 @@ static PyObject *appender_learn(PyObject *self, PyObject *args)
     hash = hash_of_stream(encoder, symbol, exchange);
     place = place_of(appender->known, appender->places, encoder, symbol, exchange, hash);
     before = *place;
-    appender->taken += before.encoder == NULL;
     *place = (Known){(Encoder *)Py_NewRef(given), Py_NewRef(symbol), Py_NewRef(exchange),
-                     Py_NewRef(head), Py_NewRef(beginning), hash, 0, 0};
+                     Py_NewRef(head), Py_NewRef(beginning), hash, 0, 0, before.index};
+    if (before.encoder == NULL)
+        place->index = appender->taken++;
     forget(&before);
     Py_RETURN_NONE;
 }

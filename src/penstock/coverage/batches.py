@@ -8,17 +8,37 @@ only the ends are kept, and the ranges of its ids.
 from collections.abc import Callable, Sequence
 from itertools import starmap
 from operator import attrgetter, lt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from penstock import compiled
-from penstock.market.events import Disconnect
+from penstock.market.events import Disconnect, Event
 from penstock.storage.log import Stored
-from penstock.storage.log.keys import Stream, id_of_key
+from penstock.storage.log.keys import Stream, id_of_key, key_of_id, place_of
 
 if TYPE_CHECKING:
     from penstock.compiled._hot import Gatherer
 
-_key: Callable[[Stored], bytes] = attrgetter("key")
+_key: Callable[["TapRecord"], bytes] = attrgetter("key")
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """What is kept of a record after which others came."""
+
+    number: int
+    event: Event
+    id: int | None
+    """None if it has none, or if the ids of its stream do not matter."""
+
+    @property
+    def key(self) -> bytes:
+        """Its key, or that of the first event that was received at the same time."""
+        return place_of(self.event)[1] if self.id is None else key_of_id(self.id)
+
+
+TapRecord: TypeAlias = Stored | Seen
+"""A record, as taps receive it."""
 
 
 class IdRange(NamedTuple):
@@ -26,8 +46,8 @@ class IdRange(NamedTuple):
 
     first: int
     last: int
-    begin: Stored
-    end: Stored
+    begin: TapRecord
+    end: TapRecord
 
 
 class StreamBatch:
@@ -36,7 +56,7 @@ class StreamBatch:
     def __init__(
         self,
         stream: Stream,
-        records: Sequence[Stored],
+        records: Sequence[TapRecord],
         count: int | None = None,
         ranges: list[IdRange] | None = None,
     ) -> None:
@@ -71,10 +91,10 @@ class GrowingBatch:
 
     __slots__ = (
         "_begin",
-        "_count",
         "_first_id",
         "_last",
         "_next_id",
+        "_next_number",
         "_ranges",
         "_source",
         "first",
@@ -82,9 +102,13 @@ class GrowingBatch:
 
     def __init__(self, first: Stored, *, by_id: bool) -> None:
         """``by_id``: the ranges of ids are wanted."""
-        self.first = self._begin = self._last = first
+        self.first = first
+        self._begin: TapRecord = first
+        """The first record of the last range of ids."""
+        self._last = first.event
         self._source = first.event.source
-        self._count = 1
+        self._next_number = first.number + 1
+        """-1 once the batch is taken."""
         self._ranges: list[IdRange] | None = [] if by_id else None
         """Those that have ended: the last one grows until then."""
         found = id_of_key(first.key) if by_id else None
@@ -92,7 +116,8 @@ class GrowingBatch:
 
     def add(self, stored: Stored) -> bool:
         """Add the next record; False, without effect, if it does not fit: take the batch then."""
-        if stored.number != self._last.number + 1 or stored.event.source != self._source:
+        event = stored.event
+        if stored.number != self._next_number or event.source != self._source:
             return False
         if self._ranges is not None:
             found = id_of_key(stored.key)
@@ -100,8 +125,8 @@ class GrowingBatch:
                 self._end_range(self._ranges)
                 self._begin, self._first_id = stored, found
             self._next_id = None if found is None else found + 1
-        self._last = stored
-        self._count += 1
+        self._last = event
+        self._next_number += 1
         return True
 
     @property
@@ -110,17 +135,25 @@ class GrowingBatch:
         return bool(self._ranges)
 
     def take(self) -> StreamBatch:
-        """The batch; nothing may be added afterwards."""
+        """The batch; nothing can be added afterwards."""
+        first, count = self.first, self._next_number - self.first.number
+        records = (first,) if count == 1 else (first, self._end)
         if self._ranges is not None:
             self._end_range(self._ranges)
-        stream = self.first.stream
-        if self._count == 1:
-            return StreamBatch(stream, (self.first,), 1, self._ranges)
-        return StreamBatch(stream, (self.first, self._last), self._count, self._ranges)
+        self._next_number = -1
+        return StreamBatch(first.stream, records, count, self._ranges)
+
+    @property
+    def _end(self) -> TapRecord:
+        """The last record."""
+        number = self._next_number - 1
+        if number == self._begin.number:
+            return self._begin
+        return Seen(number, self._last, None if self._next_id is None else self._next_id - 1)
 
     def _end_range(self, ranges: list[IdRange]) -> None:
         if self._first_id is not None and self._next_id is not None:
-            ranges.append(IdRange(self._first_id, self._next_id - 1, self._begin, self._last))
+            ranges.append(IdRange(self._first_id, self._next_id - 1, self._begin, self._end))
 
 
 def new_gatherer() -> "Gatherer | None":
@@ -133,14 +166,14 @@ def new_gatherer() -> "Gatherer | None":
         GrowingBatch.__new__(GrowingBatch),
         tuple(
             getattr(GrowingBatch, name)
-            for name in ("_source", "_last", "_count", "_next_id", "_ranges")
+            for name in ("_source", "_last", "_next_number", "_next_id", "_ranges")
         ),
         "source",
         Disconnect,
     )
 
 
-def _ranges_of(records: Sequence[Stored]) -> list[IdRange]:
+def _ranges_of(records: Sequence[TapRecord]) -> list[IdRange]:
     first, last = id_of_key(records[0].key), id_of_key(records[-1].key)
     if first is not None and last is not None and last - first + 1 == len(records):
         keys = list(map(_key, records))

@@ -15,7 +15,7 @@ from penstock.coverage.id_runs import IdGap, IdRuns
 from penstock.coverage.stored import GapCount, IdsStatus, StreamIds, claimed, confirmed
 from penstock.market.channels import DISCONNECTS
 from penstock.market.events import Disconnect, Event
-from penstock.storage.log import LogReader, Span, Stored
+from penstock.storage.log import LogReader, Span
 from penstock.storage.log.keys import Stream, id_of, id_of_key, key_of_id, stream_of
 from penstock.telemetry import Listener
 
@@ -108,7 +108,7 @@ class Continuity:
         for batch in batches:
             if batch.stream.channel == DISCONNECTS.name:
                 for stored in batch.records:
-                    self._mark(stored, marked)
+                    self._mark(stored.event, marked)
         for batch in batches:
             if batch.stream.channel in self._channels:
                 self._take_ids(batch, marked)
@@ -205,13 +205,12 @@ class Continuity:
             ids.latest = self._latest.pop(stream, None)
         return ids
 
-    def _mark(self, stored: Stored, marked: dict[Stream, Why]) -> None:
+    def _mark(self, marker: Event, marked: dict[Stream, Why]) -> None:
         """Note why there may be a gap before the next record."""
-        marker, (exchange, _, symbol) = stored.event, stored.stream
         assert isinstance(marker, Disconnect), "nothing else is recorded there"
         for channel in marker.channels:
             if channel in self._channels:
-                marked[Stream(exchange, channel, symbol)] = why(marker)
+                marked[Stream(marker.exchange, channel, marker.symbol.slug)] = why(marker)
             else:
                 self._gaps[channel, marker.cause] += 1
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from penstock.coverage.batches import StreamBatch
+from penstock.coverage.batches import StreamBatch, TapRecord
 from penstock.coverage.causes import Why, gap_row, why
 from penstock.coverage.model import MOST_POSITION, By, GapRow, Run
 from penstock.coverage.timed_runs import TimedRuns
@@ -10,7 +10,6 @@ from penstock.errors import UnknownInterval
 from penstock.market.channels import find
 from penstock.market.events import Disconnect
 from penstock.market.interval import Interval
-from penstock.storage.log import Stored
 from penstock.storage.log.keys import Stream, id_of_key
 
 _MS_NS = 1_000_000
@@ -92,7 +91,9 @@ class Series:
         self.alive(min(lost_ns, marker.received_at_ns))
         self._absence = self._absence or why(marker)
 
-    def _add(self, records: Sequence[Stored], batch: StreamBatch | None = None) -> Iterator[GapRow]:
+    def _add(
+        self, records: Sequence[TapRecord], batch: StreamBatch | None = None
+    ) -> Iterator[GapRow]:
         if not records:
             return
         self.number, self.is_changed = records[-1].number, True
@@ -111,7 +112,7 @@ class Series:
             case "received_ns" if self._absence is None:
                 self._extend(records)
 
-    def _resumed(self, records: Sequence[Stored]) -> GapRow | None:
+    def _resumed(self, records: Sequence[TapRecord]) -> GapRow | None:
         """End an interruption with the next live record; return the gap that is known by it."""
         live = next((each for each in records if each.event.source == "live"), None)
         absence, last = self._absence, self.runs.last
@@ -127,7 +128,7 @@ class Series:
             return None
         return gap_row(self.stream, self.by, (last.last + 1, first - 1), absence)
 
-    def _extend(self, records: Sequence[Stored]) -> None:
+    def _extend(self, records: Sequence[TapRecord]) -> None:
         """Extend the last run to these records, or begin the first."""
         first_ns, last_ns = records[0].event.received_at_ns, records[-1].event.received_at_ns
         last = self.runs.last

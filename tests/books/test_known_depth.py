@@ -1,7 +1,9 @@
 """How far down a book is known."""
 
 from decimal import Decimal
+from math import inf
 
+import pytest
 from tests import events
 
 from penstock.books.known_depth import KnownDepth
@@ -58,7 +60,7 @@ def test_a_book_that_began_from_no_snapshot_or_in_its_stream_is_known_as_it_is()
     known_depth, frames = KnownDepth(depth=1), BookRules(begins="frame", depth=1)
     for sync in (SequencedBook(), SequencedBook(keep_levels=False), WholeBook(frames)):
         assert known_depth.ends(sync) == (None, None)
-        assert not known_depth.nears(sync)
+        assert known_depth.distance(sync) == inf
         assert not known_depth.left(sync)
         sync.forget_beyond(1)
 
@@ -78,9 +80,19 @@ def test_a_price_among_the_last_fifth_of_the_levels_nears_the_end_of_the_known_d
         sync, known_depth = begun(bids, asks), KnownDepth(depth=5)
         assert sync.levels is not None
         sync.levels.load_plain(levels(bid) if bid else [], levels(ask) if ask else [])
-        return known_depth.nears(sync), known_depth.left(sync)
+        return known_depth.distance(sync) == 0, known_depth.left(sync)
 
     assert judged("7", "14") == (False, False)
     assert judged("6", "11") == judged("10", "15") == (True, False)
     assert judged("5", "11") == judged("10", "16") == (True, True)
     assert judged("", "") == (False, False)
+
+
+def test_the_distance_from_the_end_of_the_known_depth_is_that_of_the_nearer_side() -> None:
+    known_depth = KnownDepth(depth=5)
+    bids, asks = levels("100", "99", "98", "97", "90"), levels("101", "102", "103", "104", "105")
+
+    assert known_depth.distance(begun(bids, asks)) == pytest.approx(105 / 101 - 1)
+    assert known_depth.distance(begun(bids, asks[:4])) == pytest.approx(0.1), (
+        "the asks are known to 0"
+    )

@@ -7,6 +7,7 @@ new snapshot is requested.
 """
 
 from decimal import Decimal
+from math import inf
 from typing import NamedTuple
 
 from penstock.books.book import BookView, SideDepth, Sides
@@ -69,13 +70,20 @@ class KnownDepth:
         bids, asks = book.side_depths
         return Ends(self._price(bids, bids.last), self._price(asks, asks.last))
 
-    def nears(self, book: BookView) -> bool:
-        """Whether a best price is among the last of the known levels, or beyond them."""
+    def distance(self, book: BookView) -> float:
+        """How far the best prices are from the last of the known levels, as a share of the price.
+
+        0 if one is among them, or beyond; infinite if the book is known completely.
+        """
         bids, asks = book.side_depths
         late = Ends(self._price(bids, bids.late), self._price(asks, asks.late))
         bid, ask = _best(book, late)
-        at_bid = bid is not None and late.bid is not None and bid <= late.bid
-        return at_bid or (ask is not None and late.ask is not None and ask >= late.ask)
+        found = inf
+        if bid is not None and late.bid is not None:
+            found = float(1 - late.bid / bid) if bid else 0.0
+        if ask is not None and late.ask is not None:
+            found = min(found, float(late.ask / ask - 1) if ask else 0.0)
+        return max(0.0, found)
 
     def left(self, book: BookView) -> bool:
         """Whether a best price is beyond the known levels."""

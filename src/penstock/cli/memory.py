@@ -28,3 +28,4 @@ def keep_for_good() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)

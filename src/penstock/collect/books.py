@@ -29,6 +29,25 @@ from penstock.market.symbol import Symbol
 from penstock.telemetry import Listener, quiet
 
 _DEPTH_CHECK_S = 0.25
+_FASTEST_PER_S = 0.02
+"""A price that is this share of itself away from the end of the known depth gets there in a second
+at the earliest …"""
+_LONGEST_FAR_S = 2.0
+"""… and one that is further away is looked at again after this time."""
+
+
+class _Far:
+    """A book whose price was far from the end of its known depth."""
+
+    def __init__(self, until_ns: int, book: BookView) -> None:
+        self._until_ns, self._depths = until_ns, book.side_depths
+        self._state = book.update_id, book.at_ns
+
+    def is_still(self, book: BookView, now_ns: int) -> bool:
+        """Whether the price cannot have come near since, or has not changed."""
+        return book.side_depths is self._depths and (
+            now_ns < self._until_ns or (book.update_id, book.at_ns) == self._state
+        )
 
 
 @dataclass
@@ -143,19 +162,21 @@ class BookMaintainer:
 
     async def _watch_known_depth(self, group: asyncio.TaskGroup) -> None:
         """Request a new snapshot before the price reaches the end of the known depth."""
-        far: dict[Symbol, tuple[object, ...]] = {}
+        far: dict[Symbol, _Far] = {}
         while True:
             await self.clock.sleep(_DEPTH_CHECK_S)
+            now_ns = self.clock.monotonic_ns()
             for symbol, book in self.books().items():
                 if book.state != "synced":
                     continue
-                state = (book.update_id, book.at_ns, book.side_depths)
-                if far.get(symbol) == state:
-                    continue  # it has not changed since it was found far from the end
-                if not self._known_depth.nears(book):
-                    far[symbol] = state
+                was = far.get(symbol)
+                if was is not None and was.is_still(book, now_ns):
                     continue
-                if not self._has_left(symbol, book) and not self.availability.suspended:
+                distance = self._known_depth.distance(book)
+                if distance:
+                    after_ns = round(min(_LONGEST_FAR_S, distance / _FASTEST_PER_S) * 1e9)
+                    far[symbol] = _Far(now_ns + after_ns, book)
+                elif not self._has_left(symbol, book) and not self.availability.suspended:
                     group.create_task(self._auditor.audit(symbol, Urgency.FADING))
 
     async def _audit_forever(self, group: asyncio.TaskGroup) -> None:

@@ -8,8 +8,8 @@ import pytest
 from penstock import compiled
 
 PARTS = (
-    *("Appender", "Book", "Encoder", "Gatherer", "Incoming", "Packer", "PlainFrames", "Reader"),
-    *("Relay", "Updater", "decimals"),
+    *("Appender", "Book", "Encoder", "Gatherer", "Incoming", "Latest", "Packer", "PlainFrames"),
+    *("Reader", "Relay", "Updater", "decimals"),
 )
 
 

@@ -355,6 +355,25 @@ async def test_a_book_is_refreshed_before_its_price_leaves_what_is_known() -> No
     assert [each.source for each in scene.recorded] == ["rest"], "a new baseline is recorded"
 
 
+async def test_a_book_that_began_again_from_another_snapshot_is_soon_looked_at() -> None:
+    scene = stage()
+    await scene.begin(A)
+    running = asyncio.create_task(scene.maintain(2.4))
+    await asyncio.sleep(0)
+    await scene.clock.advance(0.3)  # four per cent from the end: far for two seconds
+    scene.market.bids = [(f"{99.9 - 0.1 * n:.1f}", "1.0") for n in range(5)]
+    scene.market.update_id = 20
+    scene.numbered(A).invalidate("lost")
+    await scene.begin(A)
+    scene.numbered(A).receive(
+        delta(A, 21, 21, [(price, "0") for price, _ in scene.market.bids[:4]])
+    )
+    await scene.clock.advance(0.3)
+
+    assert len(scene.market.asked) == 3, "the last one because its price is at the end"
+    await running
+
+
 async def test_a_book_is_known_no_further_than_the_exchange_ever_answers() -> None:
     scene = stage(rules=BookRules(fetched_levels=3), book_depth=9)
     await scene.begin(A)

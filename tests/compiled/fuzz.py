@@ -1,8 +1,8 @@
 """Sends input to both paths until a time is over, the compiled one sanitised.
 
 Frames, good and bad, are taken out of the bytes of connections, read and kept as books, deltas are
-applied, events are appended to a log, records are gathered by stream, and batches are packed and
-forwarded.
+applied, events are appended to a log, records are gathered by stream, the last events kept, and
+batches are packed and forwarded.
 
 The extension is compiled anew with the address and undefined-behaviour sanitisers of gcc or clang,
 where there is one, and the comparison runs in a process of its own, in which the first word of a
@@ -29,7 +29,14 @@ _CONNECTIONS_AT_ONCE = 5
 
 def run(seconds: float, seed: int) -> int:
     """Compare for so long; return the number of frames and records. Raises AssertionError."""
-    from tests.compiled import batches, deltas, gathered, records, wires  # noqa: PLC0415 (as below)
+    from tests.compiled import (  # noqa: PLC0415 (as below)
+        batches,
+        deltas,
+        gathered,
+        latest,
+        records,
+        wires,
+    )
     from tests.compiled.both import NATIVES, Both  # noqa: PLC0415 (in the process that compares)
     from tests.compiled.frames import Chance, some_frame  # noqa: PLC0415
     from tests.compiled.relays import BothRelays, some_batch  # noqa: PLC0415
@@ -50,6 +57,7 @@ def run(seconds: float, seed: int) -> int:
             (batches, _ROUNDS_AT_ONCE),
             (deltas, _ROUNDS_AT_ONCE),
             (gathered, _ROUNDS_AT_ONCE),
+            (latest, _ROUNDS_AT_ONCE),
             (wires, _CONNECTIONS_AT_ONCE),
         ):
             try:

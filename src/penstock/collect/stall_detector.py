@@ -21,6 +21,7 @@ from penstock.exchanges.base import MarketProgress, Request, Rest
 from penstock.market.channels import BY_EVENT, find
 from penstock.market.events import Event
 from penstock.market.symbol import Symbol
+from penstock.streaming.latest_events import latest_events
 from penstock.streaming.liveness import (
     FIRST_S,
     LEAST_S,
@@ -109,8 +110,8 @@ class StallDetector:
         """The stream of an event by class and symbol, except those of families of channels."""
         self._families: set[type[Event]] = set()
         """The classes of events whose channel depends on more, such as the interval of a candle."""
-        self._pending_events: dict[tuple[type[Event], Symbol], Event] = {}
-        """The last events received and not noted yet."""
+        self._pending_events = latest_events()
+        """Those received and not noted yet."""
         self._next_flush_ns = 0
         # Often enough to tell that a stream is frequent enough for the shortest silence.
         every_ns = round(limits.least_s * SECOND_NS) // _NOTES
@@ -158,7 +159,7 @@ class StallDetector:
         """Note what streams delivered, in this order."""
         # Of each stream the last one only, and some times a second: this is called with every
         # event and must be fast.
-        self._pending_events.update({(type(each), each.symbol): each for each in events})
+        self._pending_events.note(events)
         if self._families:
             for event in events:
                 if type(event) in self._families:
@@ -188,9 +189,8 @@ class StallDetector:
                 await self._clock.sleep(max(0.0, wait_s))
 
     def _note_all(self) -> None:
-        brought, self._pending_events = self._pending_events, {}
-        for key, event in brought.items():
-            stream_key = self._streams.get(key)
+        for event in self._pending_events.take():
+            stream_key = self._streams.get((type(event), event.symbol))
             if stream_key is not None:
                 self._note(stream_key, event)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.compiled._hot import Encoder as CompiledEncoder
     from penstock.compiled._hot import Gatherer as CompiledGatherer
     from penstock.compiled._hot import Incoming as CompiledIncoming
+    from penstock.compiled._hot import Latest as CompiledLatest
     from penstock.compiled._hot import Levels as CompiledLevels
     from penstock.compiled._hot import Number as CompiledNumber
     from penstock.compiled._hot import Packer as CompiledPacker
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 VARIABLE = "PENSTOCK_COMPILED"
 """Not a setting: which path runs is decided when modules are imported."""
 OFF = "off"
-INTERFACE = 8
+INTERFACE = 9
 """Rises when the extension has to be called differently; it has the same number."""
 
 Reader: "type[CompiledReader] | None" = None
@@ -37,6 +38,8 @@ Updater: "type[CompiledUpdater] | None" = None
 """Applies deltas to sequenced books."""
 Gatherer: "type[CompiledGatherer] | None" = None
 """Gathers records by stream."""
+Latest: "type[CompiledLatest] | None" = None
+"""The last event of each class and symbol."""
 Relay: "type[CompiledRelay] | None" = None
 """Forwards the batches of publishers."""
 Incoming: "type[CompiledIncoming] | None" = None
@@ -73,7 +76,7 @@ else:
             decimals, number = _hot.decimals, _hot.number
             Levels, Number = _hot.Levels, _hot.Number
             Appender, Encoder = _hot.Appender, _hot.Encoder
-            Gatherer, Updater = _hot.Gatherer, _hot.Updater
+            Gatherer, Latest, Updater = _hot.Gatherer, _hot.Latest, _hot.Updater
             PlainFrames = _hot.PlainFrames
             Incoming, Packer, Relay = _hot.Incoming, _hot.Packer, _hot.Relay
         else:

@@ -6,7 +6,7 @@
 #include "scan.h"
 
 /* Rises when Python has to call the extension differently; see __init__.py. */
-#define INTERFACE 8
+#define INTERFACE 9
 #ifndef SOURCES
 #define SOURCES "unknown"
 #endif
@@ -154,6 +154,7 @@ extern PyType_Spec reader_spec;
 extern PyType_Spec book_spec;
 extern PyType_Spec updater_spec;
 extern PyType_Spec gatherer_spec;
+extern PyType_Spec latest_spec;
 extern PyType_Spec encoder_spec;
 extern PyType_Spec appender_spec;
 extern PyType_Spec appended_spec;

@@ -248,6 +248,7 @@ static int begin(PyObject *module)
         || add_type(module, &packer_spec, "Packer") < 0
         || add_type(module, &updater_spec, "Updater") < 0
         || add_type(module, &gatherer_spec, "Gatherer") < 0
+        || add_type(module, &latest_spec, "Latest") < 0
         || add_type(module, &frames_spec, "PlainFrames") < 0
         || add_type(module, &reader_spec, "Reader") < 0
         || add_type(module, &appender_spec, "Appender") < 0)

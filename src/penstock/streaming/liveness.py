@@ -27,7 +27,7 @@ ONE_ARRIVAL_NS = SECOND_NS // 10
 """Events within this time count as one arrival."""
 _MEMORY_S = 300.0
 _MEMORY_ARRIVALS = 30.0
-_COUNT_NS = SECOND_NS
+_COUNT_NS = 3 * SECOND_NS
 """How often the arrivals of a stream are counted: to do so costs more than all else."""
 _KNOWN_ARRIVALS = 5
 """With fewer arrivals the rate is a guess; the stream is treated as one without data."""

@@ -100,7 +100,7 @@ def test_two_writes_are_at_least_so_far_apart(gaps_ms: list[int], least_ms: int)
 def test_the_longer_a_write_takes_the_more_the_next_one_gathers() -> None:
     every_ms = [1] * 2_000
     quick, slow = (run(Flushing(), every_ms, takes_s) for takes_s in (0.0002, 0.004))
-    assert len(quick.writes) == 2_000
+    assert len(quick.writes) >= 1_300
     assert len(slow.writes) <= 2_000 / 7
 
 
@@ -169,8 +169,9 @@ def test_frequent_messages_are_gathered_and_rare_ones_are_not() -> None:
 
         return asyncio.run(play())
 
-    assert writes_per_s(1_000) >= 950
-    assert 500 <= writes_per_s(2_000) <= 1_100
+    assert writes_per_s(200) >= 195
+    assert 480 <= writes_per_s(1_000) <= 700
+    assert 250 <= writes_per_s(2_000) <= 350
     assert 130 <= writes_per_s(5_000) <= 160
 
 

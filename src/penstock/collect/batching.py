@@ -91,10 +91,10 @@ class Batching:
     def _pause_ns(self) -> int:
         """The time between the beginnings of two batches.
 
-        It grows with the square of the rate, so that a message that is one of a few waits little.
+        It grows with the rate, so that a message that is one of a few waits little.
         """
         share = min(1.0, self._per_s / _FREQUENT)
-        return round(self._latest_ns * _LONGEST * share * share)
+        return round(self._latest_ns * _LONGEST * share)
 
     def written(self) -> None:
         """Note that the batch is written."""

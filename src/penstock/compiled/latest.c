@@ -13,11 +13,11 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *name;       /* of the field that has the symbol */
-    Item *items;          /* in the order of their first events */
+    PyObject *name;  /* of the field that has the symbol */
+    Item *items;     /* in the order of their first events */
     Py_ssize_t count;
-    int32_t *places;      /* by hash: the number of an item and one, or 0; half of them are free */
-    Py_ssize_t room;      /* a power of two */
+    int32_t *places; /* by hash: the number of an item and one, or 0; half of them are free */
+    Py_ssize_t room; /* of places; a power of two */
 } Latest;
 
 static Py_ssize_t place_of(const Latest *latest, PyObject *kind, PyObject *symbol)

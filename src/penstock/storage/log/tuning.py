@@ -23,7 +23,8 @@ _AT_ONCE = 16
 _SIMILAR_PERCENT = 60
 """By how much one of them may be larger than the one before."""
 _NEVER_PERCENT = 1_000_000
-_HINTS = Path(__file__).parent / "hints"
+_OPTIONS = Path(__file__).parent / "rocksdb_options"
+"""Options that rocksdict has no method for, in a file of RocksDB."""
 _WINDOW_BITS, _FAST, _STRATEGY, _NO_DICTIONARY = -14, -1, 0, 0
 """Of zstd: RocksDB's defaults, but for the level, which takes as little time as lz4."""
 
@@ -49,7 +50,7 @@ def readers_options(cache: Cache) -> Options:
 def owners_options() -> Options:
     """The options for the one process that writes."""
     # An owner hardly reads: only to place a record that arrived late.
-    options = _options(Cache(4 * 1024 * 1024), Options.load_latest(str(_HINTS))[1]["default"])
+    options = _options(Cache(4 * 1024 * 1024), Options.load_latest(str(_OPTIONS))[1]["default"])
     # What is not yet in tables is in memory: a small buffer keeps an owner's memory constant.
     options.set_write_buffer_size(16 * 1024 * 1024)
     options.set_arena_block_size(_PIECE_BYTES)

@@ -1,26 +1,14 @@
 """What a process has spent and holds, as the kernel counts it."""
 
-import os
+import time
 from pathlib import Path
 
 
 def cpu_s(pid: int) -> float:
-    """The CPU time of all threads that it has now."""
-    tasks = Path(f"/proc/{pid}/task")
-    try:
-        spent_ns = sum(int((t / "schedstat").read_text().split()[0]) for t in tasks.iterdir())
-    except FileNotFoundError:  # a kernel without it; ticks are coarser
-        return spent_cpu_s(pid)
-    return spent_ns / 1e9
-
-
-def spent_cpu_s(pid: int) -> float:
-    """The CPU time of the whole process so far, threads that have ended included.
-
-    In hundredths of a second, so for what takes seconds.
-    """
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """The CPU time of the whole process so far, threads that have ended included."""
+    # The number of its clock, as the C library's clock_getcpuclockid makes it: in nanoseconds,
+    # where /proc has hundredths of a second.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def rss_mb(pid: int) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench._process import rss_mb, spent_cpu_s
+from bench._process import cpu_s, rss_mb
 from bench._sides import ROOT, Side, find_python, our_python, peer_python, running
 from bench.inputs.stored import Inputs
 
@@ -76,13 +76,13 @@ class Market:
                 raise SystemExit(f"{side} has not subscribed to everything: {waited}")
             whole = side == "ours"
             self._warm(subscriber, whole)
-            before_s = [spent_cpu_s(process.pid) for process in processes.values()]
+            before_s = [cpu_s(process.pid) for process in processes.values()]
             began_s = time.monotonic()
             asked = {"expected": messages, "quiet_s": LOST_S, "patience_s": FIRST_S}
             subscriber.send(json.dumps({**asked, "tell_trades": tell_trades}))
             self._exchange.send(json.dumps({"first": WARM, "end": WARM + messages, "rate": rate}))
             told = subscriber.receive()
-            after_s = [spent_cpu_s(process.pid) for process in processes.values()]
+            after_s = [cpu_s(process.pid) for process in processes.values()]
             wall_s = time.monotonic() - began_s
             sent = self._exchange.receive()
         if told["records"] < messages:
@@ -106,14 +106,14 @@ class Market:
         with self._ours() as (processes, _):
             self._exchange.ask("{}")
             self._exchange.ask(json.dumps({"first": 0, "end": settle, "rate": rate}))
-            before_s = [spent_cpu_s(process.pid) for process in processes.values()]
+            before_s = [cpu_s(process.pid) for process in processes.values()]
             began_s = time.monotonic()
             self._exchange.ask(json.dumps({"first": settle, "end": end, "rate": rate}))
             wall_s = time.monotonic() - began_s
             found: dict[str, float] = {}
             for (name, process), before in zip(processes.items(), before_s, strict=True):
                 prefix = "" if name == "collect" else f"{name}_"
-                spent_s = spent_cpu_s(process.pid) - before
+                spent_s = cpu_s(process.pid) - before
                 found[f"{prefix}core_share"] = round(spent_s / wall_s, 4)
                 found[f"{prefix}rss_mb"] = rss_mb(process.pid)
         return found

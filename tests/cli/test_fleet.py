@@ -43,6 +43,11 @@ def fleet_runs(folder: Path, many: int, environment: dict[str, str]) -> bool:
     return len(running) == many and all(running)
 
 
+def collects(found: dict[str, dict[str, Any]]) -> bool:
+    """Whether the collector has records of its market."""
+    return "1 market," in found["a/collect-binance"]["doing"]
+
+
 def test_processes_of_two_folders_are_shown_from_anywhere(
     tmp_path: Path, exchange: str, postgresql_url: str
 ) -> None:
@@ -61,6 +66,7 @@ def test_processes_of_two_folders_are_shown_from_anywhere(
             for words in commands
         ]
         wait_until(lambda: fleet_runs(elsewhere, 5, told), processes[0], POLL_S)
+        wait_until(lambda: collects(fleet(elsewhere, **told)), processes[0], POLL_S)
         found = fleet(elsewhere, **told)
         drawn = run("status", folder=elsewhere, **told)
         beside = run("status", "--data-dir", "a", folder=tmp_path, **told)
@@ -88,7 +94,7 @@ def test_processes_of_two_folders_are_shown_from_anywhere(
     assert {each["host"] for each in found.values()} == {os.uname().nodename}
     assert {each["health"] for each in found.values()} == {"healthy"}
     assert not any(each["gone"] for each in found.values())
-    assert "1 market," in found["a/collect-binance"]["doing"]
+    assert collects(found)
     assert found["a/collect-binance"]["last_data_ms"]
     assert found["a/collect-binance"]["published"]["zeromq"]["dropped"] == 0
     assert "jobs running" in found["b/work-0"]["doing"]

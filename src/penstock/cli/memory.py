@@ -28,5 +28,3 @@ def keep_for_good() -> None:
     """
     gc.collect()
     gc.freeze()
-    # What is made while it runs is hardly ever garbage that only this would find.
-    gc.set_threshold(10_000)
